@@ -1,0 +1,17 @@
+//! What Cohort says on the wire: frames, messages, tensor encodings, blobs, and the JSON of the pages.
+//!
+//! No IO and no tensor library; builds natively and for wasm32.
+
+pub mod blob;
+pub mod message;
+pub mod refusal;
+pub mod spec;
+pub mod tab;
+pub mod tensor;
+pub mod view;
+
+/// Version of the frame format and of everything inside.
+pub const VERSION: u8 = 1;
+
+/// WebSocket subprotocol of `/v1/session`.
+pub const SUBPROTOCOL: &str = "cohort.v1";

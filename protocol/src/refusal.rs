@@ -1,0 +1,29 @@
+//! Why the coordinator turns a frame or a worker away. A person reads the words, a program the variant.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "this worker speaks protocol version {theirs}, the coordinator speaks {ours}: reload the page, or update the program, so that both are of one build"
+    )]
+    Version { theirs: u8, ours: u8 },
+    #[error("the frame could not be read: {detail}")]
+    Malformed { detail: String },
+    #[error("the frame is {bytes} bytes long, at most {limit} are allowed")]
+    Oversized { bytes: u64, limit: u64 },
+    #[error("{message} was not expected now: {detail}")]
+    Unexpected { message: String, detail: String },
+    #[error("{message} does not fit the plan: {detail}")]
+    NotInPlan { message: String, detail: String },
+    #[error("the profile cannot be used: {detail}")]
+    BadProfile { detail: String },
+    #[error("the run is full: {workers} workers are connected")]
+    Full { workers: u32 },
+    #[error("the run is over")]
+    RunOver,
+    #[error("the organizer removed this worker")]
+    Removed,
+    #[error("nothing was heard from this worker for {seconds} s")]
+    LeaseEnded { seconds: u32 },
+}

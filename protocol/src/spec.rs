@@ -1,0 +1,106 @@
+//! What is trained and who holds which part: the shapes both sides must agree on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{blob::BlobRef, tensor::Encoding};
+
+/// Where a worker computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// burn's flex, on SIMD; WASM SIMD in a tab.
+    Cpu,
+    /// burn's wgpu; WebGPU in a tab.
+    WebGpu,
+}
+
+/// A GPT-2: pre-LN, learned positions, causal attention, tanh GELU, MLP of 4d, layer norm epsilon 1e-5.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    /// V, rows of the token table and of the LM head.
+    pub vocabulary: u32,
+    /// Rows of the position table; the longest sequence the model can read.
+    pub positions: u32,
+    /// d, features per position.
+    pub width: u32,
+    /// Attention heads; divides `width`.
+    pub heads: u32,
+    pub layers: u32,
+    /// Use the token table as LM head too.
+    pub tie_embeddings: bool,
+}
+
+/// AdamW with decoupled weight decay on tensors of two or more dimensions, after clipping by the global norm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptimizerSpec {
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    pub weight_decay: f64,
+    /// Largest global norm of the gradients.
+    pub clip_norm: f64,
+}
+
+/// What a worker must know of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub name: String,
+    pub model: ModelSpec,
+    pub optimizer: OptimizerSpec,
+    /// N, sequences in a micro-batch.
+    pub sequences: u32,
+    /// T, tokens in a sequence.
+    pub context: u32,
+    /// M, micro-batches in a step.
+    pub micro_batches: u32,
+    /// Keep only a stage's inputs and compute its forward again in the backward pass.
+    pub recompute: bool,
+    /// Encoding of activations and gradients on the wire.
+    pub wire: Encoding,
+}
+
+/// A contiguous part of the model: layers `first_layer..end_layer`, with the embedding before them
+/// or the final norm, LM head and loss after them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Part {
+    pub embedding: bool,
+    pub first_layer: u32,
+    pub end_layer: u32,
+    pub head: bool,
+}
+
+/// A part's place on the way through the plan.
+///
+/// With untied embeddings each worker holds one hop. With tied ones the first worker also holds the
+/// last hop, the head, so that the one table never leaves it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Hop {
+    pub index: u32,
+    pub part: Part,
+}
+
+/// Where a stage's weights come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WeightSource {
+    /// Drawn from a counter-based generator: the same on every device.
+    Seed(u64),
+    /// Parts of a snapshot; together they hold at least the stage's parameters and moments.
+    Snapshot(Vec<BlobRef>),
+}
+
+/// A worker's share of one plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub epoch: u64,
+    /// This worker's hops, ascending.
+    pub hops: Vec<Hop>,
+    /// Hops in the whole plan.
+    pub hop_count: u32,
+    /// Optimizer steps the weights have seen; the next step's number.
+    pub first_step: u64,
+    /// Most micro-batches this worker may have between forward and backward.
+    pub window: u32,
+    pub weights: WeightSource,
+}

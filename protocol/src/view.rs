@@ -1,0 +1,100 @@
+//! What the coordinator tells the pages, as JSON over `/v1/run`, `/v1/run/curve` and `/v1/run/events`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    message::{Timings, WorkerKind},
+    spec::{Backend, Hop, RunSpec},
+};
+
+/// The state of a run, for people and for pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Not enough workers yet, or the organizer has not started it.
+    Waiting,
+    /// Workers load the stages of a new plan.
+    Loading,
+    Training,
+    Paused,
+    /// The last step is done.
+    Finished,
+    /// Ended by the organizer or by a fault.
+    Stopped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerState {
+    /// Connected, measuring itself.
+    Benchmarking,
+    /// Measured, without a stage: steps in at the next plan.
+    Spare,
+    /// Loading the weights of its stage.
+    Loading,
+    Training,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerView {
+    pub id: u64,
+    pub name: String,
+    pub kind: WorkerKind,
+    pub state: WorkerState,
+    /// None until it has measured itself.
+    pub backend: Option<Backend>,
+    pub device: String,
+    /// Seconds for forward and backward of one layer on one micro-batch, as measured on joining.
+    pub layer_seconds: f64,
+    pub memory_bytes: u64,
+    /// Its parts of the model; empty for a spare.
+    pub hops: Vec<Hop>,
+    /// Where its time went in the last step, in seconds.
+    pub timings: Timings,
+    /// Micro-batches of finished steps this worker took part in.
+    pub accepted_micro_batches: u64,
+    /// Round trip of the last ping, in milliseconds; None before the first answer.
+    pub rtt_ms: Option<f64>,
+    /// Seconds since anything was heard from it.
+    pub silent_seconds: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    pub run: RunSpec,
+    pub phase: Phase,
+    /// Why the run is in this phase, one sentence for a person.
+    pub reason: String,
+    /// Number of the plan; 0 before the first.
+    pub epoch: u64,
+    /// Optimizer steps done, of this many.
+    pub step: u64,
+    pub steps: u64,
+    /// Workers the run waits for before it starts.
+    pub workers_wanted: u32,
+    /// Parameters of the whole model.
+    pub parameters: u64,
+    pub corpus: String,
+    pub tokenizer: String,
+    /// Tokens in the training split.
+    pub train_tokens: u64,
+    /// Nats per token.
+    pub train_loss: Option<f64>,
+    pub validation_loss: Option<f64>,
+    pub tokens_per_second: f64,
+    /// Steps the newest complete snapshot has seen.
+    pub snapshot_step: Option<u64>,
+    pub workers: Vec<WorkerView>,
+}
+
+/// One point of the learning curve; losses in nats per token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Optimizer steps done.
+    pub step: u64,
+    pub train_loss: f64,
+    /// Only where the held-out split was measured.
+    pub validation_loss: Option<f64>,
+    pub learning_rate: f64,
+    pub tokens_per_second: f64,
+}
