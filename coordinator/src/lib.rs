@@ -1,1 +1,14 @@
+//! The coordinator: decides who holds what, relays tensors between workers, keeps snapshots, serves the pages.
+//!
+//! Decisions live in [`run`] and [`plan`], which know no clock, socket or disk; [`shell`] does the IO.
 
+pub mod config;
+pub mod data;
+pub mod generate;
+pub mod pages;
+pub mod plan;
+pub mod run;
+pub mod serve;
+pub mod shell;
+pub mod storage;
+mod token;

@@ -1,1 +1,86 @@
+//! A worker without a browser: the engine's session over tokio and tungstenite.
+//!
+//! Computing blocks the thread of the session; the socket and HTTP live on a runtime of their own, so
+//! that frames flow and pings are answered meanwhile.
 
+mod blobs;
+mod clock;
+mod link;
+mod network;
+mod report;
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use engine::session::{
+    self, End, Leave,
+    devices::{Candidate, Devices},
+    host::Host,
+};
+use protocol::{
+    VERSION,
+    message::{DrainReason, Hello, WorkerKind},
+    spec::Backend,
+};
+
+pub use link::{Link, LinkError};
+
+/// How to take part.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Link of the coordinator.
+    pub url: String,
+    /// None: the fastest.
+    pub backend: Option<Backend>,
+    pub name: String,
+}
+
+/// Take part in a run until it is over or Ctrl-C is pressed.
+///
+/// # Errors
+/// When the link makes no sense, the coordinator turns this worker away, or the device cannot compute.
+pub fn work(options: Options) -> anyhow::Result<()> {
+    let link = Link::parse(&options.url)?;
+    let io = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("the network could not be set up")?;
+    let (ask_to_leave, leave) = Leave::new();
+    io.spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            let _ = ask_to_leave.send(());
+        }
+    });
+    let handle = io.handle().clone();
+    let host = Host {
+        network: network::Network::new(link.clone(), handle.clone()),
+        clock: clock::Clock::new(handle.clone()),
+        blobs: blobs::Blobs::new(Arc::new(link), handle),
+        tell: Box::new(report::report),
+    };
+    let hello = Hello {
+        protocol: VERSION,
+        build: env!("CARGO_PKG_VERSION").into(),
+        kind: WorkerKind::Native,
+        name: options.name.chars().take(protocol::limits::NAME).collect(),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let devices = Devices::new(candidates(options.backend, threads), threads, 0);
+    match futures::executor::block_on(session::run(&host, hello, devices, leave)) {
+        End::Over(DrainReason::Finished | DrainReason::Stopped) | End::Left => Ok(()),
+        End::Refused(words) => bail!("the coordinator turned this worker away: {words}"),
+        End::Failed(words) => bail!("{words}"),
+    }
+}
+
+fn candidates(wanted: Option<Backend>, threads: u32) -> Vec<Candidate> {
+    let cpu = Candidate { backend: Backend::Cpu, description: format!("CPU, {threads} threads") };
+    let gpu = Candidate { backend: Backend::WebGpu, description: "GPU through wgpu".into() };
+    match wanted {
+        Some(Backend::Cpu) => vec![cpu],
+        Some(Backend::WebGpu) => vec![gpu],
+        None if cfg!(feature = "gpu") => vec![gpu, cpu],
+        None => vec![cpu],
+    }
+}

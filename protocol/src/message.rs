@@ -177,14 +177,18 @@ pub enum Message {
     Hello(Hello),
     Profile(Profile),
     /// The stage of this epoch is loaded.
-    Ready { epoch: u64 },
+    Ready {
+        epoch: u64,
+    },
     StepReport(StepReport),
     ValidationReport(ValidationReport),
     SnapshotReady(SnapshotReady),
     Heartbeat,
     /// The tab is about to be hidden or frozen.
     Pausing,
-    Leaving { reason: String },
+    Leaving {
+        reason: String,
+    },
     Fault(Fault),
 
     // Either way: relayed as the bytes that came in.
@@ -202,8 +206,12 @@ pub enum Message {
     Targets(TensorFrame),
     Apply(Apply),
     /// The plan of `epoch` has ended: drop its stage and wait for the next one.
-    Revoke { epoch: u64 },
-    Drain { reason: DrainReason },
+    Revoke {
+        epoch: u64,
+    },
+    Drain {
+        reason: DrainReason,
+    },
     Refuse(Refusal),
 }
 
@@ -219,18 +227,35 @@ impl Message {
     pub fn sender(&self) -> Sender {
         use Message::*;
         match self {
-            Hello(_) | Profile(_) | Ready { .. } | StepReport(_) | ValidationReport(_) | SnapshotReady(_)
-            | Heartbeat | Pausing | Leaving { .. } | Fault(_) => Sender::Worker,
+            Hello(_)
+            | Profile(_)
+            | Ready { .. }
+            | StepReport(_)
+            | ValidationReport(_)
+            | SnapshotReady(_)
+            | Heartbeat
+            | Pausing
+            | Leaving { .. }
+            | Fault(_) => Sender::Worker,
             Activation(_) | Gradient(_) => Sender::Either,
-            Welcome(_) | Benchmark | Assign(_) | Tokens(_) | Targets(_) | Apply(_) | Revoke { .. }
-            | Drain { .. } | Refuse(_) => Sender::Coordinator,
+            Welcome(_)
+            | Benchmark
+            | Assign(_)
+            | Tokens(_)
+            | Targets(_)
+            | Apply(_)
+            | Revoke { .. }
+            | Drain { .. }
+            | Refuse(_) => Sender::Coordinator,
         }
     }
 
     /// The tensor that follows the header, if the message carries one.
     pub fn tensor(&self) -> Option<&TensorFrame> {
         match self {
-            Message::Activation(t) | Message::Gradient(t) | Message::Tokens(t) | Message::Targets(t) => Some(t),
+            Message::Activation(t) | Message::Gradient(t) | Message::Tokens(t) | Message::Targets(t) => {
+                Some(t)
+            }
             _ => None,
         }
     }

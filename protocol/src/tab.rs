@@ -46,17 +46,30 @@ pub struct BackendFinding {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum SessionEvent {
     /// Which backends there are.
-    Backends { found: Vec<BackendFinding> },
+    Backends {
+        found: Vec<BackendFinding>,
+    },
     Connecting,
-    Welcomed { worker: u64, run: RunSpec },
+    Welcomed {
+        worker: u64,
+        run: RunSpec,
+    },
     Benchmarking,
-    Profiled { profile: Profile },
+    Profiled {
+        profile: Profile,
+    },
     /// Without a stage for now.
     Spare,
     /// Fetching or drawing the weights of a stage.
-    Loading { epoch: u64, hops: Vec<Hop> },
+    Loading {
+        epoch: u64,
+        hops: Vec<Hop>,
+    },
     /// The stage is ready.
-    Training { epoch: u64, hops: Vec<Hop> },
+    Training {
+        epoch: u64,
+        hops: Vec<Hop>,
+    },
     /// An optimizer step is done.
     Step {
         /// Optimizer steps the weights have seen.
@@ -70,15 +83,26 @@ pub enum SessionEvent {
         bytes_received: u64,
     },
     /// The connection was lost; another try follows.
-    Reconnecting { in_seconds: f64, reason: String },
+    Reconnecting {
+        in_seconds: f64,
+        reason: String,
+    },
     /// The run has ended.
-    Over { reason: DrainReason },
+    Over {
+        reason: DrainReason,
+    },
     /// The coordinator turned this device away, for good.
-    Refused { words: String },
+    Refused {
+        words: String,
+    },
     /// This device cannot go on.
-    Failed { words: String },
+    Failed {
+        words: String,
+    },
     /// Left on request.
     Left,
     /// Seconds of each timed step.
-    Benched { seconds: Vec<f64> },
+    Benched {
+        seconds: Vec<f64>,
+    },
 }

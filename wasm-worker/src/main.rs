@@ -1,1 +1,123 @@
-fn main() {}
+//! The engine's session in a dedicated Web Worker.
+//!
+//! The page and this worker talk in JSON ([`protocol::tab`]). The worker speaks first, with the backends it
+//! found: that is the sign that it listens. A panic ends the instance; the page sees the error and starts
+//! another worker.
+#![cfg(web)]
+
+mod backends;
+mod blobs;
+mod clock;
+mod js;
+mod network;
+mod page;
+
+use std::cell::RefCell;
+
+use engine::session::{
+    self, Leave,
+    devices::{Candidate, Devices},
+    host::{Clock as _, Host},
+};
+use futures::channel::oneshot;
+use protocol::{
+    VERSION,
+    message::{Hello, WorkerKind},
+    spec::{Backend, RunSpec},
+    tab::{BackendFinding, Command, SessionEvent},
+};
+use wasm_bindgen::{JsCast, prelude::Closure};
+use wasm_bindgen_futures::spawn_local;
+use web_sys::MessageEvent;
+
+/// What a stage may take of a device whose memory is not known, in bytes. A tab on iOS dies near 1.5 GB.
+const CAUTIOUS_MEMORY: u64 = 500 << 20;
+
+thread_local! {
+    /// Fires when the page asks to leave.
+    static LEAVE: RefCell<Option<oneshot::Sender<()>>> = const { RefCell::new(None) };
+}
+
+fn main() {
+    console_error_panic_hook::set_once();
+    let listen = Closure::<dyn FnMut(MessageEvent)>::new(|event: MessageEvent| {
+        let text = event.data().as_string().unwrap_or_default();
+        match serde_json::from_str::<Command>(&text) {
+            Ok(command) => obey(command),
+            Err(e) => page::tell(SessionEvent::Failed { words: format!("the page's order is not understood: {e}") }),
+        }
+    });
+    js::worker_scope().set_onmessage(Some(listen.as_ref().unchecked_ref()));
+    // It listens for as long as the worker lives.
+    listen.forget();
+    spawn_local(async {
+        let found = backends::find().await;
+        page::tell(SessionEvent::Backends { found });
+    });
+}
+
+fn obey(command: Command) {
+    match command {
+        Command::Join { session_url, origin, name, backend, allow_software_gpu } => {
+            let (sender, leave) = Leave::new();
+            LEAVE.with_borrow_mut(|slot| *slot = Some(sender));
+            spawn_local(async move {
+                let found = backends::find().await;
+                let candidates = candidates(found, backend, allow_software_gpu);
+                let host = Host {
+                    network: network::Network::new(session_url),
+                    clock: clock::Clock::new(),
+                    blobs: blobs::Blobs::new(origin),
+                    tell: Box::new(page::tell),
+                };
+                let hello = Hello {
+                    protocol: VERSION,
+                    build: env!("CARGO_PKG_VERSION").into(),
+                    kind: WorkerKind::Browser,
+                    name: protocol::limits::shorten(&name, protocol::limits::NAME),
+                };
+                let devices = Devices::new(candidates, 1, memory());
+                session::run(&host, hello, devices, leave).await;
+            });
+        }
+        Command::Leave => LEAVE.with_borrow_mut(|slot| {
+            if let Some(sender) = slot.take() {
+                let _ = sender.send(());
+            }
+        }),
+        Command::Bench { run, backend, repeats } => spawn_local(async move {
+            page::tell(match bench(&run, backend, repeats).await {
+                Ok(seconds) => SessionEvent::Benched { seconds },
+                Err(words) => SessionEvent::Failed { words },
+            });
+        }),
+    }
+}
+
+/// The backends to try: the forced one, or all that can be used.
+fn candidates(found: Vec<BackendFinding>, forced: Option<Backend>, allow_software_gpu: bool) -> Vec<Candidate> {
+    let usable = |f: &BackendFinding| {
+        f.unusable.is_none() || (f.backend == Backend::WebGpu && allow_software_gpu && backends::is_software(f))
+    };
+    found
+        .into_iter()
+        .filter(|f| forced.is_none_or(|wanted| f.backend == wanted))
+        .filter(usable)
+        .map(|f| Candidate { backend: f.backend, description: f.device })
+        .collect()
+}
+
+/// A fourth of the device's memory, as far as the browser tells it; never more than 2 GB, the browser's word
+/// for "8 GB or more" is not to be stretched.
+fn memory() -> u64 {
+    match js::device_memory_gib() {
+        Some(gib) => ((gib * 0.25 * f64::from(1 << 30)) as u64).clamp(256 << 20, 2 << 30),
+        None => CAUTIOUS_MEMORY,
+    }
+}
+
+async fn bench(run: &RunSpec, backend: Backend, repeats: u32) -> Result<Vec<f64>, String> {
+    let clock = clock::Clock::new();
+    let device = engine::device::open(backend).await.map_err(|e| e.to_string())?;
+    engine::profile::bench_step(run, &device, repeats, || clock.now()).await.map_err(|e| e.to_string())
+}

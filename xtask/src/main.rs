@@ -1,1 +1,58 @@
-fn main() {}
+//! `cargo xtask setup | run | test | bench`: everything that is done to this workspace, by name.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use xtask::{bench, run, setup, test, workspace::Workspace};
+
+/// Sets up, runs, tests and measures Cohort.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install the tools that the other commands need.
+    Setup,
+    /// Build everything and start a coordinator; it prints the links.
+    Run {
+        /// Also open this many headless Chromium tabs that join the run at once.
+        #[arg(long, value_name = "TABS")]
+        demo: Option<u32>,
+        /// Arguments for `cohort serve`, such as a run.toml.
+        #[arg(last = true, value_name = "SERVE ARGUMENTS")]
+        serve: Vec<OsString>,
+    },
+    /// Everything that CI checks: formatting, lints, the pages, all tests.
+    Test,
+    /// Measure, print a table and write JSON to target/bench.
+    Bench {
+        /// What to measure.
+        what: Bench,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Bench {
+    /// Tokens per second of one full training step, natively and in Chromium.
+    Engine,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match Workspace::find().and_then(|workspace| match cli.command {
+        Command::Setup => setup::everything(&workspace),
+        Command::Run { demo, serve } => run::run(&workspace, demo, &serve),
+        Command::Test => test::test(&workspace),
+        Command::Bench { what: Bench::Engine } => bench::engine(&workspace),
+    }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

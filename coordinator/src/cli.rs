@@ -1,0 +1,163 @@
+//! The command line.
+
+use std::{io::Write, net::SocketAddr, path::PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use coordinator::{generate, serve};
+use protocol::{spec::Backend, view::Phase};
+use tracing_subscriber::EnvFilter;
+
+/// Train one language model across the browsers people already have open.
+#[derive(Parser)]
+#[command(name = "cohort", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Coordinate a run: serve the pages, relay tensors, keep snapshots.
+    Serve {
+        /// The run; without one, a small default run on the built-in dictionary.
+        run: Option<PathBuf>,
+        /// Address to listen on; port 0 takes a free one.
+        #[arg(long, default_value = "127.0.0.1:8080")]
+        listen: SocketAddr,
+        /// Folder for everything the run keeps [default: cohort-data/<name of the run>].
+        #[arg(long)]
+        data_dir: Option<PathBuf>,
+        /// Go on with the run in the data directory from its last snapshot.
+        #[arg(long)]
+        resume: bool,
+        /// Workers to wait for before the first step, in place of pipeline.start_with.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        start_with: Option<u32>,
+        /// End the program when the run is over.
+        #[arg(long)]
+        exit_when_over: bool,
+        /// Write the log as JSON lines.
+        #[arg(long)]
+        log_json: bool,
+    },
+    /// Take part in a run as a native worker.
+    Work {
+        /// Link that the coordinator printed, such as http://127.0.0.1:8080.
+        url: String,
+        /// Compute on this backend [default: the fastest].
+        #[arg(long)]
+        backend: Option<BackendChoice>,
+        /// Name shown to the organizer.
+        #[arg(long, default_value = "native worker")]
+        name: String,
+        /// Write the log as JSON lines.
+        #[arg(long)]
+        log_json: bool,
+    },
+    /// Check a run.toml and name every fault in it.
+    Validate { run: PathBuf },
+    /// Continue a text with a checkpoint.
+    Generate {
+        /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
+        checkpoint: PathBuf,
+        #[arg(long, default_value = "\n")]
+        prompt: String,
+        /// Tokens to add.
+        #[arg(long, default_value_t = 200)]
+        tokens: u32,
+        /// 0 always takes the likeliest token.
+        #[arg(long, default_value_t = 0.8)]
+        temperature: f64,
+        /// Choose among this many likeliest tokens; 0 is all.
+        #[arg(long, default_value_t = 0)]
+        top_k: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BackendChoice {
+    Cpu,
+    Webgpu,
+}
+
+impl From<BackendChoice> for Backend {
+    fn from(choice: BackendChoice) -> Self {
+        match choice {
+            BackendChoice::Cpu => Backend::Cpu,
+            BackendChoice::Webgpu => Backend::WebGpu,
+        }
+    }
+}
+
+pub fn run() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Serve { run, listen, data_dir, resume, start_with, exit_when_over, log_json } => {
+            log(log_json);
+            let config = serve::load(run.as_deref())?;
+            let options = serve::Options { listen, data_dir, resume, start_with };
+            tokio::runtime::Runtime::new()?.block_on(serve_until_end(config, options, exit_when_over))
+        }
+        Command::Work { url, backend, name, log_json } => {
+            log(log_json);
+            native_worker::work(native_worker::Options { url, backend: backend.map(Into::into), name })
+        }
+        Command::Validate { run } => {
+            let config = serve::load(Some(&run))?;
+            println!("{}: no fault found in run {}", run.display(), config.name);
+            Ok(())
+        }
+        Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {
+            let sampling = engine::generate::Sampling { temperature, top_k, seed };
+            let mut out = std::io::stdout().lock();
+            generate::generate(&checkpoint, &prompt, tokens, sampling, &mut out)?;
+            Ok(writeln!(out)?)
+        }
+    }
+}
+
+/// To stderr, so that stdout is for what was asked.
+fn log(json: bool) {
+    let filter = EnvFilter::try_from_env("COHORT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json { builder.json().init() } else { builder.init() }
+}
+
+async fn serve_until_end(
+    config: coordinator::config::RunConfig,
+    options: serve::Options,
+    exit_when_over: bool,
+) -> anyhow::Result<()> {
+    let mut serving = serve::start(config, options).await?;
+    let link = format!("http://{}", serving.address);
+    println!("listening on {link}");
+    println!("volunteers: {link}/");
+    println!("organizer: {link}/organizer#token={}", serving.organizer_token);
+    std::io::stdout().flush()?;
+    tracing::info!("the run is kept in {}", serving.data_dir.display());
+    let ending = tokio::select! {
+        ending = &mut serving.over => ending.context("the run ended without saying how")?,
+        result = &mut serving.failed => return result?,
+        signal = tokio::signal::ctrl_c() => return Ok(signal?),
+    };
+    match (ending.phase, &ending.checkpoint) {
+        (Phase::Finished, Some(checkpoint)) => println!("finished: {}", checkpoint.display()),
+        (_, Some(checkpoint)) => println!("stopped; the last checkpoint is {}", checkpoint.display()),
+        (_, None) => println!("stopped before the first checkpoint"),
+    }
+    if exit_when_over {
+        // The workers have been told; those that do not hear it must not keep the program.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), serving.deserted()).await;
+        if ending.phase != Phase::Finished {
+            bail!("the run was stopped before its last step");
+        }
+        return Ok(());
+    }
+    // The pages stay up: people want to see how it went.
+    tokio::select! {
+        result = &mut serving.failed => result?,
+        signal = tokio::signal::ctrl_c() => Ok(signal?),
+    }
+}

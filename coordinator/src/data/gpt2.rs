@@ -1,0 +1,212 @@
+//! GPT-2's byte-level BPE, through the crate `tokenizers`.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use blake3::{Hash, Hasher};
+use flate2::read::ZlibDecoder;
+use tokenizers::{
+    Tokenizer as Library,
+    models::bpe::{BPE, Vocab},
+    pre_tokenizers::byte_level::ByteLevel,
+};
+
+/// The files of OpenAI's release, compressed; their licences lie beside the originals.
+const ENCODER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/encoder.json.z"));
+const MERGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vocab.bpe.z"));
+
+/// The one special token: it ends a document.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// Text is cut into pieces of about this many bytes, which the library encodes in parallel.
+const PIECE: usize = 1 << 16;
+
+/// Why a vocabulary cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Gpt2Error {
+    #[error("data.tokenizer_files: cannot read {path}: {error}; the folder must hold encoder.json and vocab.bpe", path = path.display())]
+    Unreadable { path: PathBuf, error: std::io::Error },
+    #[error(
+        "data.tokenizer_files: {name} is not GPT-2's: {what}; take encoder.json and vocab.bpe of one release"
+    )]
+    Faulty { name: &'static str, what: String },
+}
+
+/// Encodes any text; decodes to the very bytes.
+pub struct Gpt2 {
+    library: Library,
+    /// Bytes of each token by id; None where the vocabulary has no such id.
+    bytes: Vec<Option<Vec<u8>>>,
+    end_of_text: Option<u32>,
+    hash: Hash,
+}
+
+impl fmt::Debug for Gpt2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpt2({} tokens, {})", self.bytes.len(), self.hash)
+    }
+}
+
+impl Gpt2 {
+    /// GPT-2's own vocabulary of 50,257 tokens.
+    pub fn built_in() -> Result<Self, Gpt2Error> {
+        Self::parse(&inflate("encoder.json", ENCODER)?, &inflate("vocab.bpe", MERGES)?)
+    }
+
+    /// From `encoder.json` (token to id) and `vocab.bpe` (merges by rank) in `folder`.
+    pub fn from_folder(folder: &Path) -> Result<Self, Gpt2Error> {
+        let read = |name| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).map_err(|error| Gpt2Error::Unreadable { path, error })
+        };
+        Self::parse(&read("encoder.json")?, &read("vocab.bpe")?)
+    }
+
+    fn parse(encoder: &str, merges: &str) -> Result<Self, Gpt2Error> {
+        let mut hasher = Hasher::new();
+        for file in [encoder, merges] {
+            hasher.update(&(file.len() as u64).to_le_bytes());
+            hasher.update(file.as_bytes());
+        }
+        let faulty = |name, what: String| Gpt2Error::Faulty { name, what };
+        let ids: HashMap<String, u32> =
+            serde_json::from_str(encoder).map_err(|e| faulty("encoder.json", e.to_string()))?;
+        let pairs = parse_merges(merges, &ids).map_err(|what| faulty("vocab.bpe", what))?;
+        let bytes = byte_table(&ids).map_err(|what| faulty("encoder.json", what))?;
+        let end_of_text = ids.get(END_OF_TEXT).copied();
+        let vocabulary: Vocab = ids.into_iter().collect();
+        let model = BPE::builder()
+            .vocab_and_merges(vocabulary, pairs)
+            .build()
+            .map_err(|e| faulty("vocab.bpe", e.to_string()))?;
+        let mut library = Library::new(model);
+        library.with_pre_tokenizer(Some(ByteLevel::new(false, false, true)));
+        Ok(Self { library, bytes, end_of_text, hash: hasher.finalize() })
+    }
+
+    /// V.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// blake3 of both files.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Ids of ordinary text: `<|endoftext|>` is seven tokens. The error is the library's words.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encodings = self
+            .library
+            .encode_batch_fast(pieces(text, PIECE).collect(), false)
+            .map_err(|e| e.to_string())?;
+        Ok(encodings.iter().flat_map(|e| e.get_ids()).copied().collect())
+    }
+
+    /// Ids with each `<|endoftext|>` as its one token.
+    pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, String> {
+        let Some(end_of_text) = self.end_of_text else { return self.encode(text) };
+        let mut ids = Vec::new();
+        for (i, part) in text.split(END_OF_TEXT).enumerate() {
+            if i > 0 {
+                ids.push(end_of_text);
+            }
+            ids.extend(self.encode(part)?);
+        }
+        Ok(ids)
+    }
+
+    /// Bytes of one token.
+    pub fn token(&self, id: u32) -> Option<&[u8]> {
+        self.bytes.get(id as usize)?.as_deref()
+    }
+}
+
+/// Cut text into pieces of at least `size` bytes whose tokens, put together, are the tokens of the whole.
+///
+/// The cut is made before white space that follows something else. GPT-2's pattern matches from left to right,
+/// looks ahead only past white space, and no match has white space after another character: so every match
+/// ends at such a place, whatever comes next.
+pub fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut before_is_space = true;
+        let cut = rest[rest.floor_char_boundary(size)..].char_indices().find_map(|(i, c)| {
+            let cut = c.is_whitespace() && !before_is_space;
+            before_is_space = c.is_whitespace();
+            cut.then_some(rest.floor_char_boundary(size) + i)
+        });
+        let (piece, after) = rest.split_at(cut.unwrap_or(rest.len()));
+        rest = after;
+        Some(piece)
+    })
+}
+
+fn inflate(name: &'static str, compressed: &[u8]) -> Result<String, Gpt2Error> {
+    let mut text = String::new();
+    ZlibDecoder::new(compressed)
+        .read_to_string(&mut text)
+        .map_err(|e| Gpt2Error::Faulty { name, what: e.to_string() })?;
+    Ok(text)
+}
+
+/// Pairs by rank. The library indexes by these without a check, so each must lead to a known token.
+fn parse_merges(text: &str, ids: &HashMap<String, u32>) -> Result<Vec<(String, String)>, String> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with("#version") && !line.is_empty());
+    lines
+        .map(|(line, number)| {
+            let (left, right) = line
+                .split_once(' ')
+                .ok_or_else(|| format!("line {number} is not two tokens with a space"))?;
+            let known = [left, right, &format!("{left}{right}")].iter().all(|t| ids.contains_key(*t));
+            if known {
+                Ok((left.to_owned(), right.to_owned()))
+            } else {
+                Err(format!("line {number} joins tokens that encoder.json does not have"))
+            }
+        })
+        .collect()
+}
+
+/// Bytes of every token, by id.
+fn byte_table(ids: &HashMap<String, u32>) -> Result<Vec<Option<Vec<u8>>>, String> {
+    let letters: HashMap<char, u8> = (0..=255).map(|byte| (letter(byte), byte)).collect();
+    if let Some(byte) = (0..=255u8).find(|b| !ids.contains_key(letter(*b).to_string().as_str())) {
+        return Err(format!("it has no token for byte {byte}"));
+    }
+    // Ids far above the number of tokens would cost memory for nothing.
+    let size = ids.values().max().map_or(0, |id| *id as usize + 1);
+    if size > 2 * ids.len() {
+        return Err(format!("its {} tokens have ids up to {}", ids.len(), size - 1));
+    }
+    let mut table = vec![None; size];
+    for (token, id) in ids {
+        let bytes = token.chars().map(|c| letters.get(&c).copied()).collect::<Option<Vec<u8>>>();
+        // Special tokens are spelled in plain text.
+        table[*id as usize] = Some(bytes.unwrap_or_else(|| token.as_bytes().to_vec()));
+    }
+    Ok(table)
+}
+
+/// The character that stands for a byte in the vocabulary: itself if it can be seen, else one from U+0100 on
+/// (`bytes_to_unicode` of OpenAI's encoder.py).
+fn letter(byte: u8) -> char {
+    let seen = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if seen(byte) {
+        char::from(byte)
+    } else {
+        let number = (0..byte).filter(|b| !seen(*b)).count() as u32;
+        char::from_u32(256 + number).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+}

@@ -1,0 +1,220 @@
+//! Text to token ids and back.
+
+use std::path::Path;
+
+use blake3::Hash;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    characters::Characters,
+    corpus::{Corpus, CorpusError},
+    gpt2::{self, Gpt2, Gpt2Error},
+};
+
+/// `data.tokenizer` of `run.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerKind {
+    /// A token is a byte; V = 256.
+    Bytes,
+    /// A token is a character; V = distinct characters of the corpus.
+    Characters,
+    /// GPT-2's byte-level BPE; V = 50,257.
+    Gpt2,
+}
+
+impl TokenizerKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Bytes, Self::Characters, Self::Gpt2];
+
+    /// The name in `run.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Characters => "characters",
+            Self::Gpt2 => "gpt2",
+        }
+    }
+}
+
+/// Why text cannot be encoded or ids decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    #[error(transparent)]
+    Gpt2(#[from] Gpt2Error),
+    #[error(
+        "the character {0:?} is not in the run's vocabulary, which has only those of its corpus; leave it out"
+    )]
+    UnknownCharacter(char),
+    #[error("the text is not UTF-8 (byte {at}), which the tokenizer \"{tokenizer}\" needs; convert it")]
+    NotUtf8 { at: usize, tokenizer: &'static str },
+    #[error("there is no token {id} in a vocabulary of {vocabulary}; take ids from the run's own model")]
+    UnknownId { id: u32, vocabulary: u32 },
+    #[error("the BPE library failed: {0}")]
+    Library(String),
+    #[error("the run was made with other BPE files; give the same folder in data.tokenizer_files")]
+    OtherFiles,
+}
+
+/// What is stored with a run, so that its tokenizer can be made again without its corpus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum SavedTokenizer {
+    Bytes,
+    /// The characters in the order of their ids.
+    Characters {
+        characters: String,
+    },
+    /// blake3 of the two files, in hexadecimal.
+    Gpt2 {
+        files: String,
+    },
+}
+
+#[derive(Debug)]
+enum Inner {
+    Bytes,
+    Characters(Characters),
+    Gpt2(Box<Gpt2>),
+}
+
+/// Text to token ids and back.
+#[derive(Debug)]
+pub struct Tokenizer(Inner);
+
+impl Tokenizer {
+    pub fn bytes() -> Self {
+        Self(Inner::Bytes)
+    }
+
+    /// One token for each distinct character of `text`.
+    pub fn characters(text: &str) -> Self {
+        Self(Inner::Characters(Characters::of(text)))
+    }
+
+    /// GPT-2's BPE with the vocabulary in `files`, or its own.
+    pub fn gpt2(files: Option<&Path>) -> Result<Self, TokenizerError> {
+        let gpt2 = match files {
+            Some(folder) => Gpt2::from_folder(folder)?,
+            None => Gpt2::built_in()?,
+        };
+        Ok(Self(Inner::Gpt2(Box::new(gpt2))))
+    }
+
+    /// The tokenizer of a stored run; `files` as in [`Tokenizer::gpt2`].
+    pub fn restore(saved: &SavedTokenizer, files: Option<&Path>) -> Result<Self, TokenizerError> {
+        match saved {
+            SavedTokenizer::Bytes => Ok(Self::bytes()),
+            SavedTokenizer::Characters { characters } => Ok(Self::characters(characters)),
+            SavedTokenizer::Gpt2 { .. } => {
+                let made = Self::gpt2(files)?;
+                if made.save() == *saved { Ok(made) } else { Err(TokenizerError::OtherFiles) }
+            }
+        }
+    }
+
+    pub fn save(&self) -> SavedTokenizer {
+        match &self.0 {
+            Inner::Bytes => SavedTokenizer::Bytes,
+            Inner::Characters(c) => SavedTokenizer::Characters { characters: c.as_text() },
+            Inner::Gpt2(g) => SavedTokenizer::Gpt2 { files: g.hash().to_hex().to_string() },
+        }
+    }
+
+    pub fn kind(&self) -> TokenizerKind {
+        match &self.0 {
+            Inner::Bytes => TokenizerKind::Bytes,
+            Inner::Characters(_) => TokenizerKind::Characters,
+            Inner::Gpt2(_) => TokenizerKind::Gpt2,
+        }
+    }
+
+    /// V.
+    pub fn vocabulary(&self) -> u32 {
+        match &self.0 {
+            Inner::Bytes => 256,
+            Inner::Characters(c) => c.len() as u32,
+            Inner::Gpt2(g) => g.len() as u32,
+        }
+    }
+
+    /// Equal for tokenizers that give equal ids.
+    pub fn hash(&self) -> Hash {
+        match &self.0 {
+            Inner::Bytes => blake3::hash(b"bytes"),
+            Inner::Characters(c) => blake3::hash(format!("characters {}", c.as_text()).as_bytes()),
+            Inner::Gpt2(g) => blake3::hash(format!("gpt2 {}", g.hash()).as_bytes()),
+        }
+    }
+
+    /// Ids of `text` as ordinary text: nothing in it is special.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match &self.0 {
+            Inner::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Inner::Characters(c) => {
+                text.chars().map(|x| c.id(x).ok_or(TokenizerError::UnknownCharacter(x))).collect()
+            }
+            Inner::Gpt2(g) => g.encode(text).map_err(TokenizerError::Library),
+        }
+    }
+
+    /// Ids of `text` with `<|endoftext|>` as one token, where the tokenizer has it.
+    pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match &self.0 {
+            Inner::Gpt2(g) => g.encode_with_special(text).map_err(TokenizerError::Library),
+            _ => self.encode(text),
+        }
+    }
+
+    /// Ids of bytes that need not be UTF-8 for the bytes tokenizer, and must be for the others.
+    pub fn encode_bytes(&self, bytes: &[u8]) -> Result<Vec<u32>, TokenizerError> {
+        if let Inner::Bytes = self.0 {
+            return Ok(bytes.iter().copied().map(u32::from).collect());
+        }
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| TokenizerError::NotUtf8 { at: e.valid_up_to(), tokenizer: self.kind().name() })?;
+        self.encode(text)
+    }
+
+    /// Ids of bytes with U+FFFD for each maximal part that is not UTF-8; the bytes tokenizer keeps them.
+    pub fn encode_lossy(&self, bytes: &[u8]) -> Result<Vec<u32>, TokenizerError> {
+        match self.0 {
+            Inner::Bytes => self.encode_bytes(bytes),
+            _ => self.encode(&String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    /// Bytes of `ids`. A sequence cut in the middle of a character is not UTF-8.
+    pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
+        let mut bytes = Vec::with_capacity(ids.len());
+        for id in ids {
+            let unknown = || TokenizerError::UnknownId { id: *id, vocabulary: self.vocabulary() };
+            match &self.0 {
+                Inner::Bytes => bytes.push(u8::try_from(*id).map_err(|_| unknown())?),
+                Inner::Characters(c) => {
+                    let character = c.character(*id).ok_or_else(unknown)?;
+                    bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                Inner::Gpt2(g) => bytes.extend_from_slice(g.token(*id).ok_or_else(unknown)?),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Text of `ids`, with U+FFFD for what is not UTF-8.
+    pub fn decode_text(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        Ok(String::from_utf8_lossy(&self.decode(ids)?).into_owned())
+    }
+
+    /// Cut a corpus into pieces of about a mebibyte whose ids, put together, are those of the whole.
+    pub fn pieces<'a>(
+        &self,
+        corpus: &'a Corpus,
+    ) -> Result<Box<dyn Iterator<Item = &'a [u8]> + 'a>, CorpusError> {
+        const PIECE: usize = 1 << 20;
+        Ok(match self.0 {
+            Inner::Bytes => Box::new(corpus.bytes.chunks(PIECE)),
+            _ => Box::new(gpt2::pieces(corpus.text(self.kind().name())?, PIECE).map(str::as_bytes)),
+        })
+    }
+}

@@ -1,0 +1,804 @@
+//! The run itself: events in, actions out.
+//!
+//! A run waits for workers, makes a plan, has the stages loaded, and then takes one optimizer step after
+//! the other. At every step boundary it may hold (pause), end, or change the plan; when a worker of the
+//! plan vanishes it goes back to the last snapshot with whoever is left.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use engine::learning_rate::LearningRate;
+use protocol::{
+    message::{
+        Address, Apply, DrainReason, Fault, Hello, Message, Pass, Profile, SnapshotReady, StepReport,
+        ValidationReport, Welcome,
+    },
+    refusal::Refusal,
+    spec::{Assignment, RunSpec, WeightSource},
+    view::{CurvePoint, Phase, RunView, WorkerState},
+};
+
+use super::{
+    event::{Action, Command, Event, Half, Record, WorkerId},
+    relay::Relay,
+    roster::{Roster, check_profile},
+    snapshot::{Collecting, Manifest},
+    step::{StepInFlight, clip_scale},
+};
+use crate::plan::{self, Plan, Stages};
+
+/// A new plan must promise to be faster than the one in force by this factor, or nothing is moved.
+const REPLAN_GAIN: f64 = 1.1;
+
+/// A run that has to discard its work this often without a snapshot in between stops with a reason.
+const MAX_FAULTS: u32 = 3;
+
+/// Steps over which the speed is averaged.
+const SPEED_STEPS: usize = 10;
+
+/// What does not change during a run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub run: RunSpec,
+    pub steps: u64,
+    pub seed: u64,
+    pub stages: Stages,
+    /// Workers to wait for before the first plan.
+    pub start_with: u32,
+    pub learning_rate: LearningRate,
+    /// Measure the held-out split after every this many steps, and after the last.
+    pub validate_every: u64,
+    pub validation_batches: u32,
+    pub snapshot_every: u64,
+    pub heartbeat: Duration,
+    pub lease: Duration,
+    pub max_workers: u32,
+    pub corpus: String,
+    pub tokenizer: String,
+    pub train_tokens: u64,
+}
+
+/// What the plan in force is doing.
+#[derive(Debug, Clone)]
+enum Activity {
+    /// Stages load their weights; these are ready.
+    Loading(BTreeSet<WorkerId>),
+    Stepping(StepInFlight),
+    /// Between two steps: paused, or waiting for a snapshot.
+    Holding,
+}
+
+#[derive(Debug, Clone)]
+struct InForce {
+    plan: Plan,
+    activity: Activity,
+}
+
+#[derive(Debug, Clone)]
+pub struct Machine {
+    settings: Settings,
+    roster: Roster,
+    epoch: u64,
+    in_force: Option<InForce>,
+    /// Optimizer steps the weights have seen.
+    steps_done: u64,
+    snapshot: Option<Manifest>,
+    collecting: Option<Collecting>,
+    /// A complete snapshot whose manifest is being written.
+    committing: Option<Manifest>,
+    paused: bool,
+    stopping: bool,
+    replan: bool,
+    /// The first plan has been made: `start_with` no longer matters.
+    started: bool,
+    over: Option<DrainReason>,
+    faults: u32,
+    curve: Vec<CurvePoint>,
+    /// The newest point, held back until the held-out split has been measured.
+    pending_point: Option<CurvePoint>,
+    validation_loss: Option<f64>,
+    step_seconds: Vec<f64>,
+    phase: Phase,
+    reason: String,
+}
+
+impl Machine {
+    /// A new run, or with a manifest one that goes on from there.
+    pub fn new(settings: Settings, resume: Option<Manifest>) -> Self {
+        let steps_done = resume.as_ref().map_or(0, |m| m.steps_done);
+        let epoch = resume.as_ref().map_or(0, |m| m.epoch);
+        let mut machine = Self {
+            settings,
+            roster: Roster::default(),
+            epoch,
+            in_force: None,
+            steps_done,
+            snapshot: resume,
+            collecting: None,
+            committing: None,
+            paused: false,
+            stopping: false,
+            replan: false,
+            started: false,
+            over: None,
+            faults: 0,
+            curve: vec![],
+            pending_point: None,
+            validation_loss: None,
+            step_seconds: vec![],
+            phase: Phase::Waiting,
+            reason: String::new(),
+        };
+        machine.reason = machine.waiting_reason();
+        machine
+    }
+
+    /// Take an event in, give the actions out that follow from it.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        match event {
+            Event::Joined { worker, hello, token } => self.joined(now, worker, hello, token, &mut out),
+            Event::Said { worker, message } => {
+                self.heard(now, worker);
+                if self.roster.contains(worker) {
+                    self.said(now, worker, message, &mut out);
+                }
+            }
+            Event::Heard { worker } => self.heard(now, worker),
+            Event::Measured { worker, rtt } => {
+                if let Some(w) = self.roster.get_mut(worker) {
+                    w.rtt = Some(rtt);
+                }
+            }
+            Event::Gone { worker, why } => self.gone(now, worker, &why, &mut out),
+            Event::Committed { steps_done } => self.committed(now, steps_done, &mut out),
+            Event::CommitFailed { steps_done, why } => self.commit_failed(now, steps_done, why, &mut out),
+            Event::Asked(command) => self.asked(now, command, &mut out),
+            Event::Tick => {
+                for worker in self.roster.silent(now, self.settings.lease) {
+                    let seconds = self.settings.lease.as_secs() as u32;
+                    self.close(now, worker, Refusal::LeaseEnded { seconds }, &mut out);
+                }
+            }
+        }
+        out
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The learning curve so far.
+    pub fn curve(&self) -> &[CurvePoint] {
+        &self.curve
+    }
+
+    pub fn snapshot(&self) -> Option<&Manifest> {
+        self.snapshot.as_ref()
+    }
+
+    pub fn view(&self, now: Duration) -> RunView {
+        let s = &self.settings;
+        let seconds = self.step_seconds.iter().sum::<f64>() / self.step_seconds.len().max(1) as f64;
+        RunView {
+            run: s.run.clone(),
+            phase: self.phase,
+            reason: self.reason.clone(),
+            epoch: self.epoch,
+            step: self.steps_done,
+            steps: s.steps,
+            workers_wanted: self.workers_wanted(),
+            parameters: plan::parameters(&s.run.model),
+            corpus: s.corpus.clone(),
+            tokenizer: s.tokenizer.clone(),
+            train_tokens: s.train_tokens,
+            train_loss: self.pending_point.as_ref().or(self.curve.last()).map(|p| p.train_loss),
+            validation_loss: self.validation_loss,
+            tokens_per_second: if self.phase == Phase::Training { self.tokens_per_second(seconds) } else { 0.0 },
+            snapshot_step: self.snapshot.as_ref().map(|m| m.steps_done),
+            workers: self.roster.views(now, |id| self.holding(id)),
+        }
+    }
+
+    fn holding(&self, id: WorkerId) -> (WorkerState, Vec<protocol::spec::Hop>) {
+        let Some(in_force) = &self.in_force else { return (WorkerState::Spare, vec![]) };
+        let Some(stage) = in_force.plan.stage(id) else { return (WorkerState::Spare, vec![]) };
+        let state = match &in_force.activity {
+            Activity::Loading(ready) if !ready.contains(&id) => WorkerState::Loading,
+            _ => WorkerState::Training,
+        };
+        (state, stage.hops.clone())
+    }
+
+    fn tokens_per_second(&self, seconds: f64) -> f64 {
+        let run = &self.settings.run;
+        let tokens = f64::from(run.sequences) * f64::from(run.context) * f64::from(run.micro_batches);
+        if seconds > 0.0 { tokens / seconds } else { 0.0 }
+    }
+
+    fn workers_wanted(&self) -> u32 {
+        let stages = match self.settings.stages {
+            Stages::Auto => 1,
+            Stages::Exactly(n) => n,
+        };
+        if self.started { stages } else { stages.max(self.settings.start_with) }
+    }
+
+    // --- workers come and go ---------------------------------------------------------------------
+
+    fn joined(&mut self, now: Duration, worker: WorkerId, hello: Hello, token: String, out: &mut Vec<Action>) {
+        let refusal = if self.over.is_some() {
+            Some(Refusal::RunOver)
+        } else if self.roster.len() as u32 >= self.settings.max_workers {
+            Some(Refusal::Full { workers: self.roster.len() as u32 })
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            out.push(Action::Record(Record::WorkerRefused { worker, words: refusal.to_string() }));
+            out.push(Action::Close { worker, refusal });
+            return;
+        }
+        out.push(Action::Record(Record::WorkerJoined { worker, name: hello.name.clone() }));
+        self.roster.join(worker, hello, now);
+        let welcome = Welcome {
+            worker: worker.0,
+            token,
+            run: self.settings.run.clone(),
+            heartbeat_ms: self.settings.heartbeat.as_millis() as u32,
+            lease_ms: self.settings.lease.as_millis() as u32,
+        };
+        out.push(Action::Send { worker, message: Message::Welcome(welcome) });
+        out.push(Action::Send { worker, message: Message::Benchmark });
+        self.refresh_waiting(out);
+    }
+
+    fn heard(&mut self, now: Duration, worker: WorkerId) {
+        if let Some(w) = self.roster.get_mut(worker) {
+            w.last_heard = now;
+        }
+    }
+
+    fn gone(&mut self, now: Duration, worker: WorkerId, why: &str, out: &mut Vec<Action>) {
+        if !self.roster.leave(worker) {
+            return;
+        }
+        out.push(Action::Record(Record::WorkerLeft { worker, why: why.into() }));
+        let held = self.in_force.as_ref().is_some_and(|f| f.plan.stage(worker).is_some());
+        if held {
+            self.discard_plan(format!("{worker} left: {why}"), out);
+        }
+        self.try_plan(now, out);
+    }
+
+    /// Turn a worker away and go on without it.
+    fn close(&mut self, now: Duration, worker: WorkerId, refusal: Refusal, out: &mut Vec<Action>) {
+        let words = refusal.to_string();
+        out.push(Action::Record(Record::WorkerRefused { worker, words: words.clone() }));
+        out.push(Action::Close { worker, refusal });
+        self.gone(now, worker, &words, out);
+    }
+
+    // --- what workers say ------------------------------------------------------------------------
+
+    fn said(&mut self, now: Duration, worker: WorkerId, message: Message, out: &mut Vec<Action>) {
+        let name = message.name();
+        match message {
+            Message::Heartbeat | Message::Pausing => {}
+            Message::Profile(profile) => self.profiled(now, worker, profile, out),
+            Message::Ready { epoch } => self.ready(now, worker, epoch, out),
+            Message::StepReport(report) => self.step_report(now, worker, report, out),
+            Message::ValidationReport(report) => self.validation_report(now, worker, report, out),
+            Message::SnapshotReady(part) => self.snapshot_part(worker, part, out),
+            Message::Leaving { reason } => self.gone(now, worker, &reason, out),
+            Message::Fault(fault) => self.fault(now, worker, fault, out),
+            _ => {
+                let detail = "it is not for a worker to say at this point".into();
+                self.close(now, worker, Refusal::Unexpected { message: name.into(), detail }, out);
+            }
+        }
+    }
+
+    fn profiled(&mut self, now: Duration, worker: WorkerId, profile: Profile, out: &mut Vec<Action>) {
+        if let Err(refusal) = check_profile(&profile) {
+            self.close(now, worker, refusal, out);
+            return;
+        }
+        out.push(Action::Record(Record::WorkerProfiled {
+            worker,
+            backend: profile.backend,
+            device: profile.device.clone(),
+            layer_seconds: profile.layer_seconds,
+        }));
+        if let Some(w) = self.roster.get_mut(worker) {
+            w.profile = Some(profile);
+        }
+        match &self.in_force {
+            None => self.try_plan(now, out),
+            Some(in_force) => {
+                let promised = plan::make(&self.settings.run, self.settings.stages, &self.roster.measured());
+                self.replan =
+                    promised.is_ok_and(|p| p.slowest_seconds * REPLAN_GAIN < in_force.plan.slowest_seconds);
+                if self.replan && matches!(in_force.activity, Activity::Holding) {
+                    self.boundary(now, out);
+                }
+            }
+        }
+    }
+
+    fn ready(&mut self, now: Duration, worker: WorkerId, epoch: u64, out: &mut Vec<Action>) {
+        if epoch != self.epoch {
+            return; // of a plan that has ended meanwhile
+        }
+        let Some(InForce { plan, activity: Activity::Loading(ready) }) = &mut self.in_force else { return };
+        if plan.stage(worker).is_none() {
+            return;
+        }
+        ready.insert(worker);
+        if ready.len() == plan.stages.len() {
+            self.boundary(now, out);
+        }
+    }
+
+    fn step_report(&mut self, now: Duration, worker: WorkerId, report: StepReport, out: &mut Vec<Action>) {
+        if report.epoch != self.epoch {
+            return;
+        }
+        if !report.squared_norm.is_finite() || report.losses.iter().any(|l| !l.is_finite()) {
+            self.not_finite(now, worker, "its loss or gradient norm", out);
+            return;
+        }
+        let micro_batches = self.settings.run.micro_batches as usize;
+        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &mut self.in_force else { return };
+        let losses = if plan.last() == Some(worker) { micro_batches } else { 0 };
+        match step.report(worker, report, losses) {
+            Ok(()) => self.advance(now, out),
+            Err(e) => {
+                let refusal = Refusal::NotInPlan { message: "StepReport".into(), detail: e.to_string() };
+                self.close(now, worker, refusal, out);
+            }
+        }
+    }
+
+    fn validation_report(
+        &mut self,
+        now: Duration,
+        worker: WorkerId,
+        report: ValidationReport,
+        out: &mut Vec<Action>,
+    ) {
+        if report.epoch != self.epoch {
+            return;
+        }
+        if !report.loss.is_finite() {
+            self.not_finite(now, worker, "its validation loss", out);
+            return;
+        }
+        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &mut self.in_force else { return };
+        let checked = if plan.last() == Some(worker) {
+            step.validated(&report).map_err(|e| e.to_string())
+        } else {
+            Err("this worker does not hold the head".into())
+        };
+        if let Err(detail) = checked {
+            self.close(now, worker, Refusal::NotInPlan { message: "ValidationReport".into(), detail }, out);
+            return;
+        }
+        if let Some(loss) = step.validation_loss() {
+            let steps_done = step.step;
+            self.validation_loss = Some(loss);
+            out.push(Action::Record(Record::Validated { steps_done, loss }));
+            if let Some(mut point) = self.pending_point.take() {
+                point.validation_loss = Some(loss);
+                self.publish(point, out);
+            }
+        }
+        self.advance(now, out);
+    }
+
+    fn snapshot_part(&mut self, worker: WorkerId, part: SnapshotReady, out: &mut Vec<Action>) {
+        if part.epoch != self.epoch {
+            return;
+        }
+        let Some(in_force) = &self.in_force else { return };
+        let Some(collecting) = &mut self.collecting else { return };
+        if !collecting.part(worker, part.steps_done, part.blob) {
+            return;
+        }
+        let order = in_force.plan.workers();
+        if let Some(manifest) = collecting.complete(self.epoch, &self.settings.run.model, &order) {
+            self.collecting = None;
+            self.committing = Some(manifest.clone());
+            out.push(Action::Commit(manifest));
+        }
+    }
+
+    fn committed(&mut self, now: Duration, steps_done: u64, out: &mut Vec<Action>) {
+        let Some(manifest) = self.committing.take_if(|m| m.steps_done == steps_done) else { return };
+        self.snapshot = Some(manifest);
+        self.faults = 0;
+        out.push(Action::Record(Record::SnapshotCommitted { steps_done }));
+        if matches!(self.in_force, Some(InForce { activity: Activity::Holding, .. })) {
+            self.boundary(now, out);
+        }
+    }
+
+    fn commit_failed(&mut self, now: Duration, steps_done: u64, why: String, out: &mut Vec<Action>) {
+        if self.committing.take_if(|m| m.steps_done == steps_done).is_none() {
+            return;
+        }
+        let words = format!("the weights of step {steps_done} could not be saved: {why}");
+        out.push(Action::Record(Record::SnapshotFailed { steps_done, why }));
+        if !matches!(self.in_force, Some(InForce { activity: Activity::Holding, .. })) {
+            return; // the run goes on from the snapshot before, should it have to
+        }
+        if self.stopping || self.steps_done >= self.settings.steps {
+            self.end(DrainReason::Stopped, words, out);
+        } else {
+            self.replan = false;
+            self.boundary(now, out);
+        }
+    }
+
+    fn fault(&mut self, now: Duration, worker: WorkerId, fault: Fault, out: &mut Vec<Action>) {
+        use protocol::message::FaultKind::*;
+        if fault.epoch != self.epoch {
+            return;
+        }
+        match fault.kind {
+            // Nobody can tell from here whose fault these are: take the step back.
+            NotFinite => self.not_finite(now, worker, &fault.detail, out),
+            BadTensor => self.take_back(now, format!("{worker} got a broken tensor: {}", fault.detail), out),
+            Device | Weights => {
+                let refusal = Refusal::Unexpected { message: "Fault".into(), detail: fault.detail };
+                self.close(now, worker, refusal, out);
+            }
+        }
+    }
+
+    fn not_finite(&mut self, now: Duration, worker: WorkerId, what: &str, out: &mut Vec<Action>) {
+        self.take_back(now, format!("{worker} met NaN or infinity: {what}"), out);
+    }
+
+    /// Discard the work since the last snapshot and try again, a few times.
+    fn take_back(&mut self, now: Duration, why: String, out: &mut Vec<Action>) {
+        self.faults += 1;
+        self.discard_plan(why.clone(), out);
+        if self.faults >= MAX_FAULTS {
+            self.end(DrainReason::Stopped, format!("stopped after {MAX_FAULTS} faults; the last: {why}"), out);
+        } else {
+            self.try_plan(now, out);
+        }
+    }
+
+    // --- what the organizer asks -----------------------------------------------------------------
+
+    fn asked(&mut self, now: Duration, command: Command, out: &mut Vec<Action>) {
+        if self.over.is_some() {
+            return;
+        }
+        match command {
+            Command::Start => {
+                self.paused = false;
+                match &self.in_force {
+                    None => self.try_plan(now, out),
+                    Some(InForce { activity: Activity::Holding, .. }) => self.boundary(now, out),
+                    Some(_) => {}
+                }
+            }
+            Command::Pause => {
+                self.paused = true;
+                self.refresh_waiting(out);
+                self.say_when_held("pausing after this step", out);
+            }
+            Command::Stop => {
+                self.stopping = true;
+                match &self.in_force {
+                    None => self.end(DrainReason::Stopped, "stopped by the organizer".into(), out),
+                    Some(InForce { activity: Activity::Stepping(_), .. }) => {
+                        self.say_when_held("stopping after this step", out);
+                    }
+                    Some(_) => self.boundary(now, out),
+                }
+            }
+            Command::Remove(worker) => {
+                if self.roster.contains(worker) {
+                    self.close(now, worker, Refusal::Removed, out);
+                }
+            }
+        }
+    }
+
+    fn say_when_held(&mut self, words: &str, out: &mut Vec<Action>) {
+        if self.phase == Phase::Training || self.phase == Phase::Loading {
+            let phase = self.phase;
+            self.enter(phase, words.into(), out);
+        }
+    }
+
+    // --- plans -----------------------------------------------------------------------------------
+
+    fn waiting_reason(&self) -> String {
+        if self.paused {
+            return "paused by the organizer".into();
+        }
+        let want = self.workers_wanted();
+        let have = self.roster.measured().len() as u32;
+        let measuring = self.roster.len() as u32 - have;
+        match (have, measuring) {
+            (0, 0) => format!("waiting for {want} worker{}", if want == 1 { "" } else { "s" }),
+            (_, 0) => format!("{have} of {want} workers are ready"),
+            _ => format!("{have} of {want} workers are ready, {measuring} measuring"),
+        }
+    }
+
+    fn refresh_waiting(&mut self, out: &mut Vec<Action>) {
+        if self.in_force.is_none() && self.over.is_none() {
+            let phase = if self.paused { Phase::Paused } else { Phase::Waiting };
+            let reason = self.waiting_reason();
+            self.enter(phase, reason, out);
+        }
+    }
+
+    /// Make a plan if there is none and the workers suffice.
+    fn try_plan(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.in_force.is_some() || self.over.is_some() {
+            return;
+        }
+        let measured = self.roster.measured();
+        if self.paused || (measured.len() as u32) < self.workers_wanted() {
+            self.refresh_waiting(out);
+            return;
+        }
+        match plan::make(&self.settings.run, self.settings.stages, &measured) {
+            Ok(plan) => self.put_in_force(now, plan, out),
+            Err(e) => self.enter(Phase::Waiting, e.to_string(), out),
+        }
+    }
+
+    fn put_in_force(&mut self, now: Duration, plan: Plan, out: &mut Vec<Action>) {
+        let _ = now;
+        let former = self.in_force.take();
+        self.epoch += 1;
+        self.started = true;
+        self.replan = false;
+        self.collecting = None;
+        let relay = Relay::new(
+            self.epoch,
+            plan.holders.clone(),
+            self.settings.run.clone(),
+            self.settings.validation_batches,
+        );
+        out.push(Action::Route(relay));
+        // Workers whose stage is not renewed drop it.
+        for worker in former.iter().flat_map(|f| f.plan.workers()) {
+            if plan.stage(worker).is_none() && self.roster.contains(worker) {
+                out.push(Action::Send { worker, message: Message::Revoke { epoch: self.epoch - 1 } });
+            }
+        }
+        let weights = match &self.snapshot {
+            None => WeightSource::Seed(self.settings.seed),
+            Some(manifest) => WeightSource::Snapshot(manifest.parts.clone()),
+        };
+        for stage in &plan.stages {
+            let assignment = Assignment {
+                epoch: self.epoch,
+                hops: stage.hops.clone(),
+                hop_count: plan.holders.len() as u32,
+                first_step: self.steps_done,
+                window: plan.window(stage),
+                weights: weights.clone(),
+            };
+            out.push(Action::Send { worker: stage.worker, message: Message::Assign(assignment) });
+        }
+        out.push(Action::Record(Record::PlanMade {
+            epoch: self.epoch,
+            first_step: self.steps_done,
+            stages: plan.stages.iter().map(|s| (s.worker, s.hops.clone())).collect(),
+        }));
+        let stages = plan.stages.len();
+        let reason = format!("{stages} worker{} load{} the model", plural(stages), if stages == 1 { "s" } else { "" });
+        self.in_force = Some(InForce { plan, activity: Activity::Loading(BTreeSet::new()) });
+        self.enter(Phase::Loading, reason, out);
+    }
+
+    /// End the plan and go back to the last snapshot. Its survivors are free.
+    fn discard_plan(&mut self, why: String, out: &mut Vec<Action>) {
+        let Some(former) = self.in_force.take() else { return };
+        out.push(Action::Record(Record::StepDiscarded { epoch: self.epoch, step: self.steps_done, why }));
+        out.push(Action::Route(Relay::closed(self.epoch + 1)));
+        for worker in former.plan.workers() {
+            if self.roster.contains(worker) {
+                out.push(Action::Send { worker, message: Message::Revoke { epoch: self.epoch } });
+            }
+        }
+        // Frames and reports of the discarded plan carry its number, which is never used again.
+        self.epoch += 1;
+        self.collecting = None;
+        self.steps_done = self.snapshot.as_ref().map_or(0, |m| m.steps_done);
+        self.curve.retain(|p| p.step <= self.steps_done);
+        // A point whose validation was still due is due again only if the weights are back at it.
+        self.pending_point = self.pending_point.take().filter(|p| p.step == self.steps_done);
+    }
+
+    // --- steps -----------------------------------------------------------------------------------
+
+    /// Is everything up to here in a snapshot (or is there nothing to save)?
+    fn saved(&self) -> bool {
+        self.snapshot.as_ref().map_or(0, |m| m.steps_done) == self.steps_done
+    }
+
+    /// Between two steps: end, change the plan, hold, or open the next step.
+    fn boundary(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let finished = self.steps_done >= self.settings.steps;
+        if finished && self.pending_point.is_some() {
+            // The last weights are measured before the run is over.
+            self.open_step(now, out);
+        } else if finished || self.stopping {
+            if self.saved() {
+                let (reason, words) = if finished {
+                    (DrainReason::Finished, "all steps are done".to_string())
+                } else {
+                    (DrainReason::Stopped, "stopped by the organizer".to_string())
+                };
+                self.end(reason, words, out);
+            } else if finished || self.collecting.is_some() || self.committing.is_some() {
+                self.hold("saving the last weights", out);
+            } else {
+                // Stopped at a boundary whose weights nobody was asked for: one more step asks.
+                self.open_step(now, out);
+            }
+        } else if self.replan {
+            if self.saved() {
+                match plan::make(&self.settings.run, self.settings.stages, &self.roster.measured()) {
+                    Ok(plan) => self.put_in_force(now, plan, out),
+                    Err(_) => {
+                        self.replan = false;
+                        self.open_step(now, out);
+                    }
+                }
+            } else if self.collecting.is_some() || self.committing.is_some() {
+                self.hold("saving the weights before the model is split anew", out);
+            } else {
+                // Decided too late for a snapshot at this boundary; the next step takes one.
+                self.open_step(now, out);
+            }
+        } else if self.paused {
+            self.hold("paused by the organizer", out);
+            self.enter(Phase::Paused, "paused by the organizer".into(), out);
+        } else {
+            self.open_step(now, out);
+        }
+    }
+
+    fn hold(&mut self, words: &str, out: &mut Vec<Action>) {
+        if let Some(in_force) = &mut self.in_force {
+            in_force.activity = Activity::Holding;
+        }
+        let phase = self.phase;
+        self.enter(phase, words.into(), out);
+    }
+
+    fn open_step(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let step = self.steps_done;
+        let validation = if self.pending_point.is_some() { self.settings.validation_batches } else { 0 };
+        let training = step < self.settings.steps;
+        let micro_batches = if training { self.settings.run.micro_batches } else { 0 };
+        let Some(in_force) = &mut self.in_force else { return };
+        let (Some(first), Some(last)) = (in_force.plan.first(), in_force.plan.last()) else { return };
+        let last_hop = in_force.plan.holders.len() as u32 - 1;
+        in_force.activity = Activity::Stepping(if training {
+            StepInFlight::train(step, now, &in_force.plan.workers(), validation)
+        } else {
+            StepInFlight::validate_only(step, now, validation)
+        });
+        out.push(Action::OpenStep { step });
+        let passes = (0..validation)
+            .map(|batch| Pass::Validate { batch })
+            .chain((0..micro_batches).map(|micro_batch| Pass::Train { micro_batch }));
+        for pass in passes {
+            let to = |hop| Address { epoch: self.epoch, step, pass, hop };
+            out.push(Action::SendBatch { worker: last, to: to(last_hop), half: Half::Targets });
+            out.push(Action::SendBatch { worker: first, to: to(0), half: Half::Inputs });
+        }
+        let stages = in_force.plan.stages.len();
+        self.enter(Phase::Training, format!("training on {stages} worker{}", plural(stages)), out);
+    }
+
+    /// Close the step if all its reports are in.
+    fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &self.in_force else { return };
+        let Some(outcome) = step.outcome() else { return };
+        let Some(loss) = outcome.train_loss else {
+            self.boundary(now, out); // it was the last validation
+            return;
+        };
+        let seconds = now.saturating_sub(step.opened).as_secs_f64();
+        let (step, workers) = (step.step, plan.workers());
+        let learning_rate = self.settings.learning_rate.at(step);
+        self.steps_done = step + 1;
+        let due = |every: u64| every > 0 && self.steps_done.is_multiple_of(every);
+        let last = self.steps_done >= self.settings.steps;
+        let wanted = due(self.settings.snapshot_every) || last || self.stopping || self.paused || self.replan;
+        // One snapshot at a time; but what the run waits for replaces one that is still on its way.
+        let must = last || self.stopping || self.replan;
+        let snapshot = wanted && (must || (self.collecting.is_none() && self.committing.is_none()));
+        if snapshot {
+            self.collecting = Some(Collecting::new(self.steps_done, workers.iter().copied()));
+        }
+        let apply = Apply {
+            epoch: self.epoch,
+            step,
+            clip_scale: clip_scale(outcome.gradient_norm, self.settings.run.optimizer.clip_norm),
+            learning_rate,
+            snapshot,
+        };
+        for worker in &workers {
+            out.push(Action::Send { worker: *worker, message: Message::Apply(apply.clone()) });
+        }
+
+        let micro_batches = self.settings.run.micro_batches;
+        for (worker, timings) in outcome.timings {
+            if let Some(w) = self.roster.get_mut(worker) {
+                w.timings = timings;
+                w.accepted_micro_batches += u64::from(micro_batches);
+            }
+        }
+        self.step_seconds.push(seconds);
+        if self.step_seconds.len() > SPEED_STEPS {
+            self.step_seconds.remove(0);
+        }
+        let epoch = self.epoch;
+        let gradient_norm = outcome.gradient_norm;
+        out.push(Action::Record(Record::StepDone { epoch, step, loss, gradient_norm, learning_rate, seconds }));
+        out.push(Action::Record(Record::WorkAccepted { epoch, step, workers, micro_batches }));
+        let point = CurvePoint {
+            step: self.steps_done,
+            train_loss: loss,
+            validation_loss: None,
+            learning_rate,
+            tokens_per_second: self.tokens_per_second(seconds),
+        };
+        if self.settings.validation_batches > 0 && (due(self.settings.validate_every) || last) {
+            self.pending_point = Some(point);
+        } else {
+            self.publish(point, out);
+        }
+        self.boundary(now, out);
+    }
+
+    fn publish(&mut self, point: CurvePoint, out: &mut Vec<Action>) {
+        self.curve.push(point.clone());
+        out.push(Action::Point(point));
+    }
+
+    // --- the end ---------------------------------------------------------------------------------
+
+    fn end(&mut self, reason: DrainReason, words: String, out: &mut Vec<Action>) {
+        if let Some(point) = self.pending_point.take() {
+            self.publish(point, out);
+        }
+        self.in_force = None;
+        self.over = Some(reason);
+        out.push(Action::Route(Relay::closed(self.epoch + 1)));
+        for worker in self.roster.ids() {
+            out.push(Action::Send { worker, message: Message::Drain { reason } });
+        }
+        let phase = match reason {
+            DrainReason::Finished => Phase::Finished,
+            DrainReason::Stopped => Phase::Stopped,
+        };
+        self.enter(phase, words, out);
+    }
+
+    fn enter(&mut self, phase: Phase, reason: String, out: &mut Vec<Action>) {
+        if self.phase != phase {
+            out.push(Action::Record(Record::Phase { phase, reason: reason.clone() }));
+        }
+        self.phase = phase;
+        self.reason = reason;
+    }
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}

@@ -1,0 +1,8 @@
+//! The run: a pure state machine and its parts. No clock, no socket, no disk.
+
+pub mod event;
+pub mod machine;
+pub mod relay;
+pub mod roster;
+pub mod snapshot;
+pub mod step;

@@ -1,0 +1,132 @@
+//! One optimizer step on its way: collects what the stages report and says when it is complete.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use protocol::message::{StepReport, Timings, ValidationReport};
+
+use super::event::WorkerId;
+
+/// A step being worked on, with the validation of the weights it starts from.
+#[derive(Debug, Clone)]
+pub struct StepInFlight {
+    /// Optimizer steps the weights have seen.
+    pub step: u64,
+    pub opened: Duration,
+    /// None: no training in this step, validation only.
+    reports: Option<BTreeMap<WorkerId, Option<StepReport>>>,
+    validation: Vec<Option<f32>>,
+}
+
+/// What a complete step amounts to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Mean cross-entropy over the micro-batches; None in a step of validation only.
+    pub train_loss: Option<f64>,
+    /// Global norm of the gradients, before clipping.
+    pub gradient_norm: f64,
+    pub validation_loss: Option<f64>,
+    pub timings: Vec<(WorkerId, Timings)>,
+}
+
+/// Why a report is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    #[error("it names step {theirs}, the run is at {ours}")]
+    OtherStep { theirs: u64, ours: u64 },
+    #[error("this worker has no stage in the step")]
+    NotInStep,
+    #[error("it came twice")]
+    Twice,
+    #[error("it has {got} losses, the step has {want}")]
+    Losses { got: usize, want: usize },
+    #[error("validation batch {0} was not asked for")]
+    NoSuchBatch(u32),
+}
+
+impl StepInFlight {
+    pub fn train(step: u64, opened: Duration, workers: &[WorkerId], validation_batches: u32) -> Self {
+        Self {
+            step,
+            opened,
+            reports: Some(workers.iter().map(|w| (*w, None)).collect()),
+            validation: vec![None; validation_batches as usize],
+        }
+    }
+
+    pub fn validate_only(step: u64, opened: Duration, validation_batches: u32) -> Self {
+        Self { step, opened, reports: None, validation: vec![None; validation_batches as usize] }
+    }
+
+    /// Note a stage's report. `losses_wanted` is M for the stage with the head, else 0.
+    pub fn report(&mut self, worker: WorkerId, report: StepReport, losses_wanted: usize) -> Result<(), ReportError> {
+        if report.step != self.step {
+            return Err(ReportError::OtherStep { theirs: report.step, ours: self.step });
+        }
+        if report.losses.len() != losses_wanted {
+            return Err(ReportError::Losses { got: report.losses.len(), want: losses_wanted });
+        }
+        let slot =
+            self.reports.as_mut().and_then(|r| r.get_mut(&worker)).ok_or(ReportError::NotInStep)?;
+        if slot.is_some() {
+            return Err(ReportError::Twice);
+        }
+        *slot = Some(report);
+        Ok(())
+    }
+
+    pub fn validated(&mut self, report: &ValidationReport) -> Result<(), ReportError> {
+        if report.step != self.step {
+            return Err(ReportError::OtherStep { theirs: report.step, ours: self.step });
+        }
+        let slot = self
+            .validation
+            .get_mut(report.batch as usize)
+            .ok_or(ReportError::NoSuchBatch(report.batch))?;
+        if slot.is_some() {
+            return Err(ReportError::Twice);
+        }
+        *slot = Some(report.loss);
+        Ok(())
+    }
+
+    /// Mean over the held-out batches, once all are in; None where none were asked for.
+    pub fn validation_loss(&self) -> Option<f64> {
+        if self.validation.is_empty() {
+            return None;
+        }
+        let losses = self.validation.iter().map(|l| l.map(f64::from)).collect::<Option<Vec<_>>>()?;
+        Some(losses.iter().sum::<f64>() / losses.len() as f64)
+    }
+
+    /// The outcome, once every stage and every held-out batch has reported.
+    pub fn outcome(&self) -> Option<Outcome> {
+        if self.validation.iter().any(Option::is_none) {
+            return None;
+        }
+        let Some(reports) = &self.reports else {
+            return Some(Outcome {
+                train_loss: None,
+                gradient_norm: 0.0,
+                validation_loss: self.validation_loss(),
+                timings: vec![],
+            });
+        };
+        let reports = reports
+            .iter()
+            .map(|(worker, report)| report.as_ref().map(|r| (*worker, r)))
+            .collect::<Option<Vec<_>>>()?;
+        let losses: Vec<f64> =
+            reports.iter().flat_map(|(_, r)| r.losses.iter().map(|l| f64::from(*l))).collect();
+        Some(Outcome {
+            train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
+            gradient_norm: reports.iter().map(|(_, r)| r.squared_norm).sum::<f64>().sqrt(),
+            validation_loss: self.validation_loss(),
+            timings: reports.iter().map(|(w, r)| (*w, r.timings)).collect(),
+        })
+    }
+}
+
+/// Factor for the gradients: `min(1, clip_norm / (norm + 1e-6))`, as PyTorch's `clip_grad_norm_`.
+pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
+    (clip_norm / (norm + 1e-6)).min(1.0)
+}

@@ -1,0 +1,109 @@
+//! The connections: who is there, how to reach them, and what may pass between them.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use axum::body::Bytes;
+use protocol::{message::Message, refusal::Refusal};
+use tokio::sync::{mpsc, watch};
+
+use crate::run::{
+    event::WorkerId,
+    relay::{Relay, Verdict},
+};
+
+/// Tensor frames that may wait for one worker. When it is full the sender's socket is not read, so its
+/// memory is bounded; it holds more than the windows of two neighbours, so a pipeline never blocks itself.
+pub const RELAY_QUEUE: usize = 32;
+
+/// What a connection's writer is told.
+#[derive(Debug)]
+pub enum Outgoing {
+    Frame(Bytes),
+    /// Say why, then close.
+    Close(Refusal),
+}
+
+/// The way to one worker.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    /// The coordinator's own messages. Bounded by the run machine: it sends at most one step ahead.
+    pub control: mpsc::UnboundedSender<Outgoing>,
+    /// Frames of other workers.
+    pub relay: mpsc::Sender<Bytes>,
+}
+
+#[derive(Debug)]
+pub struct Hub {
+    outboxes: Mutex<HashMap<WorkerId, Outbox>>,
+    tokens: Mutex<HashMap<String, WorkerId>>,
+    relay: Mutex<Relay>,
+    connected: watch::Sender<usize>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self {
+            outboxes: Mutex::default(),
+            tokens: Mutex::default(),
+            relay: Mutex::new(Relay::closed(0)),
+            connected: watch::Sender::new(0),
+        }
+    }
+}
+
+/// A panic elsewhere must not take the hub with it: its maps are whole between any two calls.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    pub fn connect(&self, worker: WorkerId, token: String, outbox: Outbox) {
+        let mut outboxes = lock(&self.outboxes);
+        outboxes.insert(worker, outbox);
+        self.connected.send_replace(outboxes.len());
+        lock(&self.tokens).insert(token, worker);
+    }
+
+    pub fn disconnect(&self, worker: WorkerId) {
+        let mut outboxes = lock(&self.outboxes);
+        outboxes.remove(&worker);
+        self.connected.send_replace(outboxes.len());
+        lock(&self.tokens).retain(|_, w| *w != worker);
+    }
+
+    /// Wait until nobody is connected any more.
+    pub async fn empty(&self) {
+        let _ = self.connected.subscribe().wait_for(|n| *n == 0).await;
+    }
+
+    /// The worker a bearer token belongs to.
+    pub fn bearer(&self, token: &str) -> Option<WorkerId> {
+        lock(&self.tokens).get(token).copied()
+    }
+
+    /// Queue a message of the coordinator's own. A worker that is gone gets nothing.
+    pub fn send(&self, worker: WorkerId, outgoing: Outgoing) {
+        if let Some(outbox) = lock(&self.outboxes).get(&worker) {
+            let _ = outbox.control.send(outgoing);
+        }
+    }
+
+    pub fn route(&self, relay: Relay) {
+        *lock(&self.relay) = relay;
+    }
+
+    pub fn open_step(&self, step: u64) {
+        lock(&self.relay).open_step(step);
+    }
+
+    /// Where a tensor frame goes; None for one whose time is past.
+    pub fn admit(&self, from: WorkerId, message: &Message) -> Result<Option<Outbox>, Refusal> {
+        match lock(&self.relay).admit(from, message)? {
+            Verdict::Stale => Ok(None),
+            Verdict::Forward(worker) => Ok(lock(&self.outboxes).get(&worker).cloned()),
+        }
+    }
+}

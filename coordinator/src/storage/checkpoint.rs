@@ -1,0 +1,71 @@
+//! Whole models on disk, in the layout that `transformers` reads: `model.safetensors` and `config.json`,
+//! with our tokenizer beside them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use engine::checkpoint::{Checkpoint, CheckpointError};
+use protocol::spec::ModelSpec;
+
+use super::{remove, write_atomically};
+use crate::data::tokenizer::SavedTokenizer;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("the checkpoint {path} cannot be written: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the parts of the snapshot do not make a model: {0}")]
+    Parts(#[from] CheckpointError),
+}
+
+/// Name of a checkpoint's folder.
+pub fn folder_name(steps_done: u64) -> String {
+    format!("step-{steps_done:06}")
+}
+
+/// Write a checkpoint from the parts of a snapshot, and forget all but the newest `keep`.
+///
+/// The folder appears under its name only when it is whole.
+pub fn export<B: AsRef<[u8]>>(
+    checkpoints: &Path,
+    steps_done: u64,
+    model: &ModelSpec,
+    parts: &[B],
+    tokenizer: &SavedTokenizer,
+    keep: usize,
+) -> Result<PathBuf, ExportError> {
+    let place = checkpoints.join(folder_name(steps_done));
+    let failed = |source| ExportError::Write { path: place.clone(), source };
+    // On the CPU nothing is ever waited for: the future is done when it is first polled.
+    let Checkpoint { config, weights } = futures::executor::block_on(Checkpoint::from_snapshot(model, parts))?;
+    let half = tempfile::Builder::new().prefix(".half-").tempdir_in(checkpoints).map_err(failed)?;
+    let write = |name: &str, bytes: &[u8]| write_atomically(&half.path().join(name), bytes).map_err(failed);
+    write("model.safetensors", &weights)?;
+    write("config.json", config.as_bytes())?;
+    let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| failed(e.into()))?;
+    write("tokenizer.cohort.json", &tokenizer)?;
+    remove(&place).map_err(failed)?;
+    fs::rename(half.keep(), &place).map_err(failed)?;
+    prune(checkpoints, keep).map_err(failed)?;
+    Ok(place)
+}
+
+/// All checkpoints, oldest first.
+pub fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders: Vec<(u64, PathBuf)> = fs::read_dir(checkpoints)?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let step = path.file_name()?.to_str()?.strip_prefix("step-")?.parse().ok()?;
+            Some((step, path))
+        })
+        .collect();
+    folders.sort();
+    Ok(folders.into_iter().map(|(_, path)| path).collect())
+}
+
+fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {
+    let folders = list(checkpoints)?;
+    folders[..folders.len().saturating_sub(keep.max(1))].iter().try_for_each(|old| remove(old))
+}

@@ -1,0 +1,68 @@
+//! Manifests of snapshots on disk. A manifest is written after all its parts: it makes the snapshot count.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use protocol::blob::BlobHash;
+
+use super::{remove, write_atomically};
+use crate::run::snapshot::Manifest;
+
+fn file(folder: &Path, steps_done: u64) -> PathBuf {
+    folder.join(format!("step-{steps_done:08}.json"))
+}
+
+/// Write a manifest.
+pub fn write(folder: &Path, manifest: &Manifest) -> io::Result<()> {
+    write_atomically(&file(folder, manifest.steps_done), &serde_json::to_vec_pretty(manifest)?)
+}
+
+/// All manifests that can be read, oldest first. A damaged one does not count.
+pub fn list(folder: &Path) -> io::Result<Vec<Manifest>> {
+    let mut manifests: Vec<Manifest> = fs::read_dir(folder)?
+        .filter_map(|entry| serde_json::from_slice(&fs::read(entry.ok()?.path()).ok()?).ok())
+        .collect();
+    manifests.sort_by_key(|m: &Manifest| m.steps_done);
+    Ok(manifests)
+}
+
+/// Forget all but the newest `keep` manifests; gives the blobs that no manifest names any more.
+pub fn prune(folder: &Path, keep: usize) -> io::Result<Vec<BlobHash>> {
+    let manifests = list(folder)?;
+    let (old, kept) = manifests.split_at(manifests.len().saturating_sub(keep.max(1)));
+    let wanted: HashSet<BlobHash> = kept.iter().flat_map(|m| &m.parts).map(|p| p.hash).collect();
+    for manifest in old {
+        remove(&file(folder, manifest.steps_done))?;
+    }
+    let dropped: HashSet<BlobHash> = old.iter().flat_map(|m| &m.parts).map(|p| p.hash).collect();
+    Ok(dropped.difference(&wanted).copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{blob::BlobRef, spec::ModelSpec};
+
+    use super::*;
+
+    fn manifest(steps_done: u64, parts: &[&str]) -> Manifest {
+        let model =
+            ModelSpec { vocabulary: 2, positions: 2, width: 2, heads: 1, layers: 1, tie_embeddings: false };
+        let parts = parts.iter().map(|p| BlobRef::of(p.as_bytes())).collect();
+        Manifest { steps_done, epoch: 1, model, parts }
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_only_unnamed_blobs_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        for m in [manifest(5, &["a", "b"]), manifest(10, &["b", "c"]), manifest(20, &["d"])] {
+            write(folder.path(), &m).unwrap();
+        }
+        fs::write(folder.path().join("step-00000030.json"), "{ half").unwrap();
+        assert_eq!(prune(folder.path(), 2).unwrap(), vec![BlobHash::of(b"a")]);
+        let left: Vec<u64> = list(folder.path()).unwrap().iter().map(|m| m.steps_done).collect();
+        assert_eq!(left, [10, 20]);
+    }
+}

@@ -1,0 +1,131 @@
+//! GPT-2's BPE against the golden cases.
+
+mod golden_folder;
+
+use std::path::Path;
+
+use coordinator::data::{
+    gpt2::{Gpt2, pieces},
+    tokenizer::Tokenizer,
+};
+use proptest::prelude::*;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn gpt2() -> Tokenizer {
+    Tokenizer::gpt2(None).expect("built in")
+}
+
+fn ids(json: &Value) -> Vec<u32> {
+    json.as_array().expect("ids").iter().map(|id| id.as_u64().expect("id") as u32).collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("hex"));
+    digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
+}
+
+#[test]
+fn every_golden_case_has_its_ids() {
+    let golden = golden_folder::read_json("bpe.json");
+    let tokenizer = gpt2();
+    assert_eq!(u64::from(tokenizer.vocabulary()), golden["vocab_size"].as_u64().expect("vocab_size"));
+    let cases = golden["cases"].as_array().expect("cases");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let text = case["text"].as_str().expect("text");
+        let found = tokenizer.encode(text).expect("any text can be encoded");
+        assert_eq!(found, ids(&case["ids"]), "{text:?}");
+        assert_eq!(tokenizer.decode_text(&found).expect("known ids"), text);
+        let special = tokenizer.encode_with_special(text).expect("any text can be encoded");
+        let golden = case.get("ids_with_special").unwrap_or(&case["ids"]);
+        assert_eq!(special, ids(golden), "{text:?} with special tokens");
+        assert_eq!(tokenizer.decode_text(&special).expect("known ids"), text);
+        if let Some(hex) = case["bytes_hex"].as_str() {
+            let raw = bytes(hex);
+            assert_eq!(tokenizer.encode_lossy(&raw).expect("lossy"), ids(&case["ids"]), "bytes {hex}");
+            assert_eq!(String::from_utf8_lossy(&raw), text);
+            assert!(tokenizer.encode_bytes(&raw).is_err(), "bytes {hex} are not UTF-8");
+        }
+    }
+}
+
+/// Files of the golden set that the repo has a copy of.
+#[test]
+fn whole_files_have_their_hash() {
+    let golden = golden_folder::read_json("bpe.json");
+    let tokenizer = gpt2();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    let mut checked = 0;
+    for file in golden["files"].as_array().expect("files") {
+        let name = file["file"].as_str().expect("file");
+        let Ok(text) = std::fs::read_to_string(data.join(name)) else { continue };
+        let found = tokenizer.encode(&text).expect("any text can be encoded");
+        assert_eq!(found.len() as u64, file["tokens"].as_u64().expect("tokens"), "{name}");
+        let stream: Vec<u8> = found.iter().flat_map(|id| (*id as u16).to_le_bytes()).collect();
+        let hash: String = Sha256::digest(&stream).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hash, file["ids_u16le_sha256"].as_str().expect("sha256"), "{name}");
+        assert_eq!(tokenizer.decode_text(&found).expect("known ids"), text, "{name}");
+        checked += 1;
+    }
+    assert!(checked > 0, "none of the golden files lies in tests/data");
+}
+
+#[test]
+fn the_files_in_a_folder_give_the_same_tokenizer() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/gpt2");
+    let from_folder = Tokenizer::gpt2(Some(&folder)).expect("the repo's copy");
+    assert_eq!(from_folder.hash(), gpt2().hash());
+}
+
+#[test]
+fn faulty_files_are_refused_in_words() {
+    let folder = tempfile::tempdir().expect("folder");
+    let words = || Gpt2::from_folder(folder.path()).expect_err("faulty").to_string();
+    assert!(words().contains("encoder.json") && words().contains("cannot read"), "{}", words());
+
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("write");
+    write("vocab.bpe", "#version: 0.2\n");
+    for encoder in ["", "[1, 2]", "{\"a\": 0}", "{\"a\": 4000000000}"] {
+        write("encoder.json", encoder);
+        assert!(words().contains("encoder.json is not GPT-2's"), "{}", words());
+    }
+    let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/gpt2/encoder.json");
+    std::fs::copy(repo, folder.path().join("encoder.json")).expect("copy");
+    for merges in ["#version: 0.2\nonlyone\n", "#version: 0.2\nxyzxyzxyz t\n", "t xyzxyz"] {
+        write("vocab.bpe", merges);
+        assert!(words().contains("vocab.bpe is not GPT-2's"), "{}", words());
+    }
+}
+
+/// Text of the kinds of characters that GPT-2's pattern tells apart.
+fn mixed() -> impl Strategy<Value = String> {
+    proptest::collection::vec(
+        prop_oneof![
+            Just(" ".to_owned()),
+            Just("\n".to_owned()),
+            Just("\u{85}\u{a0}\u{2003}".to_owned()),
+            Just("'s".to_owned()),
+            "[a-c0-2.,'é漢\u{feff}\u{200b}🙂]{0,4}",
+            any::<char>().prop_map(String::from),
+        ],
+        0..40,
+    )
+    .prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn pieces_have_the_tokens_of_the_whole(text in mixed(), size in 0usize..12) {
+        thread_local! { static TOKENIZER: Tokenizer = gpt2(); }
+        prop_assert_eq!(pieces(&text, size).collect::<String>(), text.clone());
+        TOKENIZER.with(|tokenizer| {
+            let apart: Vec<u32> =
+                pieces(&text, size).flat_map(|piece| tokenizer.encode(piece).expect("encodes")).collect();
+            let whole = tokenizer.encode(&text).expect("encodes");
+            prop_assert_eq!(&apart, &whole);
+            prop_assert_eq!(tokenizer.decode(&whole).expect("known ids"), text.as_bytes());
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,351 @@
+//! `run.toml`: defaults, faults with line and field, and the way back to text.
+
+use std::fs;
+
+use coordinator::{
+    config::{ConfigFault, PRESETS, RunConfig},
+    data::{corpus::Source, tokenizer::TokenizerKind},
+    plan::Stages,
+};
+use proptest::prelude::*;
+use protocol::tensor::Encoding;
+
+fn faults(text: &str) -> Vec<ConfigFault> {
+    RunConfig::parse(text, "run.toml").expect_err("faulty")
+}
+
+#[test]
+fn an_empty_file_is_the_default_run() {
+    let config = RunConfig::parse("", "run.toml").expect("defaults are fine");
+    assert_eq!(config, RunConfig::default());
+    assert_eq!(config.name, "webster-nano");
+    assert_eq!(config.data.source, Source::Webster);
+    assert_eq!(config.data.tokenizer, TokenizerKind::Bytes);
+    let spec = config.run_spec(256);
+    assert_eq!((spec.model.layers, spec.model.width, spec.model.heads), (3, 48, 3));
+    assert_eq!((spec.model.vocabulary, spec.model.positions, spec.context), (256, 64, 64));
+    assert!(!spec.model.tie_embeddings);
+    assert_eq!((spec.optimizer.beta1, spec.optimizer.beta2, spec.optimizer.clip_norm), (0.9, 0.95, 1.0));
+    assert_eq!(spec.wire, Encoding::F32);
+}
+
+#[test]
+fn every_field_is_read() {
+    let text = r#"
+name = "my.run_1"
+[model]
+preset = "micro"
+layers = 6
+width = 144
+heads = 12
+context = 100
+tie_embeddings = true
+[data]
+source = "texts/all.txt"
+tokenizer = "gpt2"
+tokenizer_files = "bpe"
+validation_fraction = 0.25
+[training]
+steps = 1_000
+micro_batches = 8
+sequences = 2
+context = 50
+seed = 0x2a
+learning_rate = 1e-3
+warmup_steps = 0
+final_learning_rate = 0
+beta1 = 0.8
+beta2 = 0.99
+epsilon = 1e-7
+weight_decay = 0
+clip_norm = 2
+validate_every = 0
+validation_batches = 1
+[pipeline]
+stages = 3
+wire = "int8"
+recompute = true
+start_with = 4
+[snapshots]
+every = 7
+keep = 1
+moments = "full"
+[session]
+heartbeat_seconds = 0.2
+lease_seconds = 1
+max_workers = 5
+"#;
+    let config = RunConfig::parse(text, "run.toml").expect("sound");
+    assert_eq!(config.name, "my.run_1");
+    let spec = config.run_spec(50_257);
+    assert_eq!(
+        (spec.model.layers, spec.model.width, spec.model.heads, spec.model.positions),
+        (6, 144, 12, 100)
+    );
+    assert!(spec.model.tie_embeddings && spec.recompute);
+    assert_eq!((spec.micro_batches, spec.sequences, spec.context), (8, 2, 50));
+    assert_eq!((spec.optimizer.beta1, spec.optimizer.beta2), (0.8, 0.99));
+    assert_eq!(
+        (spec.optimizer.epsilon, spec.optimizer.weight_decay, spec.optimizer.clip_norm),
+        (1e-7, 0.0, 2.0)
+    );
+    assert_eq!(spec.wire, Encoding::Int8);
+    assert_eq!(config.data.source, Source::Path("texts/all.txt".into()));
+    assert_eq!(config.data.tokenizer_files, Some("bpe".into()));
+    let t = &config.training;
+    assert_eq!(
+        (t.steps, t.seed, t.warmup_steps, t.validate_every, t.validation_batches),
+        (1000, 42, 0, 0, 1)
+    );
+    assert_eq!((t.learning_rate, t.final_learning_rate), (1e-3, 0.0));
+    assert_eq!((config.pipeline.stages, config.pipeline.start_with), (Stages::Exactly(3), 4));
+    assert_eq!((config.snapshots.every, config.snapshots.keep), (7, 1));
+    assert_eq!(config.session.heartbeat().as_millis(), 200);
+    assert_eq!((config.session.lease().as_secs(), config.session.max_workers), (1, 5));
+}
+
+#[test]
+fn defaults_follow_what_is_written() {
+    let config = RunConfig::parse(
+        "[model]\npreset = \"mini\"\n[training]\nsteps = 30\nlearning_rate = 1e-2\n[pipeline]\nstages = 4\n",
+        "run.toml",
+    )
+    .expect("sound");
+    assert_eq!(config.training.context, 256);
+    assert_eq!(config.training.warmup_steps, 3);
+    assert_eq!(config.training.final_learning_rate, 1e-3);
+    assert_eq!(config.pipeline.start_with, 4);
+}
+
+#[test]
+fn every_preset_is_sound_and_comes_back_from_text() {
+    for preset in PRESETS {
+        let text = format!("[model]\npreset = \"{}\"\n", preset.name);
+        let config = RunConfig::parse(&text, "run.toml").expect("sound");
+        assert_eq!(config.model.layers, preset.layers);
+        let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+        assert_eq!(again, config);
+    }
+}
+
+/// A faulty file, and its one fault: line, field, and a part of the words.
+const FAULTY: &[(&str, Option<usize>, &str, &str)] = &[
+    ("[training]\nlerning_rate = 1e-3", Some(2), "training.lerning_rate", "did you mean `learning_rate`?"),
+    ("[training]\nwidth = 48", Some(2), "training.width", "move it to [model]"),
+    ("[training]\nname = \"x\"", Some(2), "training.name", "move it to the top of the file"),
+    ("steps = 5", Some(1), "steps", "move it to [training]"),
+    ("nmae = \"x\"", Some(1), "nmae", "did you mean `name`?"),
+    ("[trainning]\nsteps = 5", Some(1), "trainning", "did you mean [training]?"),
+    ("[zzz]", Some(1), "zzz", "there are model, data, training"),
+    ("[pipeline]\nzzz = 1", Some(2), "pipeline.zzz", "[pipeline] has stages, wire"),
+    ("[[model]]\nlayers = 3", Some(1), "model", "write [model]"),
+    ("model = 3", Some(1), "model", "must be a table"),
+    ("name = \"\"", Some(1), "name", "1 to 64 letters"),
+    ("name = \"../up\"", Some(1), "name", "1 to 64 letters"),
+    ("name = 5", Some(1), "name", "text in quotes"),
+    ("[model]\npreset = \"mirco\"", Some(2), "model.preset", "did you mean \"micro\"?"),
+    ("[model]\nlayers = 0", Some(2), "model.layers", "from 1 to"),
+    ("[model]\nlayers = 2.5", Some(2), "model.layers", "whole number"),
+    ("[model]\nlayers = \"3\"", Some(2), "model.layers", "whole number"),
+    ("[model]\n\nwidth = 50", Some(3), "model.width", "cannot be divided among 3 heads"),
+    ("[model]\nwidth = 48\nheads = 5", Some(3), "model.heads", "(1, 2, 3, 4, 6, 8, 12)"),
+    ("[model]\nheads = 99999999999999999999", Some(2), "model.heads", "from 1 to"),
+    ("[model]\ncontext = 0", Some(2), "model.context", "from 1 to"),
+    ("[model]\ntie_embeddings = \"yes\"", Some(2), "model.tie_embeddings", "true or false"),
+    ("[data]\nsource = \"\"", Some(2), "data.source", "path of a text file"),
+    ("[data]\nsource = \"shakespeare\"", Some(2), "data.source", "not built yet"),
+    ("[data]\ntokenizer = \"word\"", Some(2), "data.tokenizer", "bytes, characters, gpt2"),
+    ("[data]\ntokenizer_files = \"bpe\"", Some(2), "data.tokenizer_files", "set data.tokenizer = \"gpt2\""),
+    ("[data]\nvalidation_fraction = 1.5", Some(2), "data.validation_fraction", "from 0 to 0.5"),
+    ("[data]\nvalidation_fraction = nan", Some(2), "data.validation_fraction", "from 0 to 0.5"),
+    ("[data]\nvalidation_fraction = 0", Some(2), "data.validation_fraction", "training.validate_every = 0"),
+    ("[training]\nsteps = 0", Some(2), "training.steps", "from 1 to"),
+    ("[training]\nsteps = -1", Some(2), "training.steps", "from 1 to"),
+    ("[training]\nmicro_batches = 0", Some(2), "training.micro_batches", "from 1 to"),
+    ("[training]\nsequences = 0", Some(2), "training.sequences", "from 1 to"),
+    ("[training]\ncontext = 0", Some(2), "training.context", "from 1 to"),
+    ("[training]\ncontext = 65", Some(2), "training.context", "longer than the model's 64 positions"),
+    ("[model]\ncontext = 32\n[training]\ncontext = 64", Some(4), "training.context", "32 positions"),
+    ("[training]\nseed = -3", Some(2), "training.seed", "whole number from 0"),
+    ("[training]\nlearning_rate = 0", Some(2), "training.learning_rate", "above 0"),
+    ("[training]\nlearning_rate = inf", Some(2), "training.learning_rate", "above 0"),
+    ("[training]\nwarmup_steps = 3000", Some(2), "training.warmup_steps", "longer than the run of 2000"),
+    ("[training]\nfinal_learning_rate = 0.1", Some(2), "training.final_learning_rate", "would rise"),
+    ("[training]\nbeta1 = 1", Some(2), "training.beta1", "below 1"),
+    ("[training]\nbeta2 = -0.1", Some(2), "training.beta2", "below 1"),
+    ("[training]\nepsilon = 0.0", Some(2), "training.epsilon", "above 0"),
+    ("[training]\nweight_decay = -1", Some(2), "training.weight_decay", "at least 0"),
+    ("[training]\nclip_norm = 0", Some(2), "training.clip_norm", "above 0"),
+    ("[training]\nvalidation_batches = 0", Some(2), "training.validation_batches", "from 1 to"),
+    (
+        "[model]\npreset = \"gpt2\"\n[training]\nsequences = 64",
+        Some(4),
+        "training.sequences",
+        "lower training.sequences and raise training.micro_batches",
+    ),
+    ("[pipeline]\nstages = 0", Some(2), "pipeline.stages", "\"auto\" or a whole number"),
+    ("[pipeline]\nstages = \"all\"", Some(2), "pipeline.stages", "\"auto\" or a whole number"),
+    ("[pipeline]\nstages = 4", Some(2), "pipeline.stages", "the model has 3"),
+    ("[model]\nlayers = 2\n[pipeline]\nstages = 3", Some(4), "pipeline.stages", "the model has 2"),
+    ("[pipeline]\nwire = \"fp32\"", Some(2), "pipeline.wire", "did you mean \"f32\"?"),
+    ("[pipeline]\nwire = \"u32\"", Some(2), "pipeline.wire", "f32"),
+    ("[pipeline]\nrecompute = 1", Some(2), "pipeline.recompute", "true or false"),
+    ("[pipeline]\nstart_with = 0", Some(2), "pipeline.start_with", "from 1 to"),
+    (
+        "[pipeline]\nstages = 2\nstart_with = 1",
+        Some(3),
+        "pipeline.start_with",
+        "2 stages need as many workers",
+    ),
+    ("[pipeline]\nstart_with = 100", Some(2), "pipeline.start_with", "raise session.max_workers"),
+    ("[session]\nmax_workers = 0", Some(2), "session.max_workers", "from 1 to"),
+    ("[snapshots]\nevery = 0", Some(2), "snapshots.every", "from 1 to"),
+    ("[snapshots]\nkeep = 0", Some(2), "snapshots.keep", "from 1 to"),
+    ("[snapshots]\nmoments = \"f16\"", Some(2), "snapshots.moments", "not built yet"),
+    ("[snapshots]\nmoments = \"half\"", Some(2), "snapshots.moments", "use \"full\""),
+    ("[session]\nheartbeat_seconds = 0", Some(2), "session.heartbeat_seconds", "from 0.01"),
+    (
+        "[session]\nheartbeat_seconds = 30",
+        Some(2),
+        "session.heartbeat_seconds",
+        "ends before the next heartbeat",
+    ),
+    ("[session]\nheartbeat_seconds = 9\nlease_seconds = 9", Some(3), "session.lease_seconds", "every 9 s"),
+    ("name = \"a\"\nname = \"b\"", Some(2), "", "is not TOML"),
+    ("[model\nlayers = 3", Some(1), "", "is not TOML"),
+];
+
+#[test]
+fn each_fault_has_its_line_field_and_words() {
+    for (text, line, field, words) in FAULTY {
+        let found = faults(text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:#?}");
+        assert_eq!((found[0].line, found[0].field.as_str()), (*line, *field), "{text:?}: {}", found[0]);
+        assert!(found[0].message.contains(words), "{text:?}: {}", found[0]);
+    }
+}
+
+#[test]
+fn all_faults_come_at_once_in_the_order_of_the_lines() {
+    let text = "[model]\nwidth = 50\nheads = 4\nlayer = 2\n[training]\nsteps = 0\nlerning_rate = 1\n[pipeline]\nwire = 3\n";
+    let lines: Vec<_> = faults(text).iter().map(|f| f.line).collect();
+    assert_eq!(lines, [Some(3), Some(4), Some(6), Some(7), Some(9)]);
+    assert_eq!(
+        faults("\n\n[training]\nlearning_rate = -1\n")[0].to_string(),
+        "run.toml:4: training.learning_rate: must be a number above 0 and at most 1; 3e-3 is usual"
+    );
+}
+
+#[test]
+fn a_loaded_file_is_checked_against_the_disk() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("run.toml");
+    let missing = RunConfig::load(&path).expect_err("no file");
+    assert!(missing[0].to_string().contains("run.toml: cannot be read"), "{}", missing[0]);
+
+    fs::write(&path, "[data]\nsource = \"texts\"\ntokenizer = \"gpt2\"\ntokenizer_files = \"bpe\"\n")
+        .expect("write");
+    let found = RunConfig::load(&path).expect_err("nothing is there");
+    let fields: Vec<_> = found.iter().map(|f| (f.line, f.field.as_str())).collect();
+    assert_eq!(
+        fields,
+        [(Some(2), "data.source"), (Some(4), "data.tokenizer_files"), (Some(4), "data.tokenizer_files")]
+    );
+    assert!(found[0].message.contains(&folder.path().join("texts").display().to_string()), "{}", found[0]);
+
+    for name in ["texts", "bpe"] {
+        fs::create_dir(folder.path().join(name)).expect("folder");
+    }
+    for name in ["encoder.json", "vocab.bpe"] {
+        fs::write(folder.path().join("bpe").join(name), "").expect("write");
+    }
+    let config = RunConfig::load(&path).expect("all is there");
+    assert_eq!(config.data.source, Source::Path(folder.path().join("texts")), "relative to the file");
+    let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+    assert_eq!(again, config);
+}
+
+#[test]
+fn a_file_named_like_a_source_comes_back_as_a_file() {
+    let mut config = RunConfig::default();
+    config.data.source = Source::Path("webster".into());
+    let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+    assert_eq!(again.data.source, Source::Path("./webster".into()));
+}
+
+#[test]
+fn cadence_includes_the_end_of_the_run() {
+    let config = RunConfig::parse("[training]\nsteps = 50\n", "run.toml").expect("sound");
+    let at: Vec<u64> = (1..=50).filter(|s| config.training.validates_after(*s)).collect();
+    assert_eq!(at, [20, 40, 50]);
+    let at: Vec<u64> = (1..=50).filter(|s| config.snapshots.due_after(*s, 50)).collect();
+    assert_eq!(at, [20, 40, 50]);
+    let never =
+        RunConfig::parse("[data]\nvalidation_fraction = 0\n[training]\nvalidate_every = 0", "run.toml")
+            .expect("sound");
+    assert!((0..3000).all(|s| !never.training.validates_after(s)));
+}
+
+/// Lines that are nearly a `run.toml`.
+fn almost() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        Just("layers".to_owned()),
+        Just("learning_rate".to_owned()),
+        Just("source".to_owned()),
+        Just("stages".to_owned()),
+        Just("name".to_owned()),
+        "[a-z_.\"]{0,8}",
+    ];
+    let value = prop_oneof![
+        any::<i64>().prop_map(|i| i.to_string()),
+        any::<f64>().prop_map(|x| x.to_string()),
+        any::<bool>().prop_map(|b| b.to_string()),
+        "\"[a-z0-9/é]{0,8}\"",
+        "\\[[0-9, ]{0,8}\\]",
+        Just("{ a = 1 }".to_owned()),
+        Just("1979-05-27T07:32:00Z".to_owned()),
+        Just("-0x".to_owned()),
+    ];
+    let section =
+        prop_oneof!["\\[[a-z]{0,9}\\]", Just("[model]".to_owned()), Just("[[training]]".to_owned())];
+    let line = prop_oneof![3 => (key, value).prop_map(|(k, v)| format!("{k} = {v}")), 1 => section, 1 => "\\PC{0,20}"];
+    proptest::collection::vec(line, 0..12).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn no_text_makes_it_panic(text in prop_oneof![any::<String>(), almost()]) {
+        match RunConfig::parse(&text, "run.toml") {
+            Ok(config) => {
+                let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+                prop_assert_eq!(again, config);
+            }
+            Err(faults) => {
+                prop_assert!(!faults.is_empty());
+                let lines = text.matches('\n').count() + 1;
+                for fault in faults {
+                    prop_assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{}", fault);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_sound_run_comes_back_from_text(
+        steps in 1u64..1_000_000, seed in 0u64..=i64::MAX as u64, rate in 1e-9f64..1.0, heads in 1u32..16, times in 1u32..64,
+        layers in 2u32..64, fraction in 0.01f64..0.5, heartbeat in 0.01f64..100.0,
+    ) {
+        let text = format!(
+            "[model]\nlayers = {layers}\nheads = {heads}\nwidth = {}\n[training]\nsteps = {steps}\nseed = {seed}\n\
+             learning_rate = {rate:?}\n[data]\nvalidation_fraction = {fraction:?}\n[pipeline]\nstages = 2\n\
+             [session]\nheartbeat_seconds = {heartbeat:?}\nlease_seconds = 500\n",
+            heads * times
+        );
+        let config = RunConfig::parse(&text, "run.toml").expect("sound");
+        prop_assert_eq!(config.training.learning_rate, rate);
+        let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+        prop_assert_eq!(again, config);
+    }
+}

@@ -1,0 +1,55 @@
+//! The device that a worker computes on.
+
+use protocol::spec::Backend;
+
+/// Where a stage lives and computes.
+#[derive(Debug, Clone)]
+pub enum Device {
+    /// The processor, through this crate's own kernels on plain memory ([`crate::host`]).
+    Host,
+    /// A device of burn: WebGPU, or burn's own CPU backend as a reference for tests.
+    Burn(burn::tensor::Device),
+}
+
+impl Device {
+    /// burn's CPU backend. Slower than [`Device::Host`]; runs the very code of the WebGPU path.
+    pub fn flex() -> Self {
+        Device::Burn(burn::tensor::Device::flex())
+    }
+}
+
+/// Why a backend cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    #[error("this build has no WebGPU support")]
+    NotBuiltIn,
+    #[error("WebGPU cannot be used: {0}")]
+    WebGpu(String),
+}
+
+/// Opens `backend`. The CPU always opens; WebGPU needs the feature `gpu` and an adapter.
+///
+/// In a browser, look for the feature `timestamp-query` on the adapter first: without it the first tensor
+/// panics inside cubecl, which no caller can catch. Opening WebGPU twice in one process is an error of the
+/// runtime, so keep the device.
+///
+/// # Errors
+///
+/// [`DeviceError`], in words for a person.
+pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
+    match backend {
+        Backend::Cpu => Ok(Device::Host),
+        Backend::WebGpu => open_webgpu().await,
+    }
+}
+
+#[cfg(feature = "gpu")]
+async fn open_webgpu() -> Result<Device, DeviceError> {
+    let device = burn::tensor::Device::wgpu_options().init_async().await;
+    device.map(Device::Burn).map_err(|error| DeviceError::WebGpu(error.to_string()))
+}
+
+#[cfg(not(feature = "gpu"))]
+async fn open_webgpu() -> Result<Device, DeviceError> {
+    Err(DeviceError::NotBuiltIn)
+}

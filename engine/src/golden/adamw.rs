@@ -1,0 +1,115 @@
+//! AdamW alone on given gradients: `adamw.json`.
+
+use std::collections::BTreeMap;
+
+use protocol::spec::OptimizerSpec;
+use serde::Deserialize;
+
+use super::{GoldenError, Report, Source, Tolerances, files};
+use crate::{
+    device::Device,
+    parameters::{ParameterSet, Quantity},
+    shapes::{ParameterShape, Start},
+};
+
+/// The optimizer of a set of vectors.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Rule {
+    pub lr: f64,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    weight_decay: f64,
+    pub clip_norm: f64,
+}
+
+impl Rule {
+    pub fn spec(&self) -> OptimizerSpec {
+        OptimizerSpec {
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.eps,
+            weight_decay: self.weight_decay,
+            clip_norm: self.clip_norm,
+        }
+    }
+
+    /// Factor for gradients of this global norm.
+    pub fn clip_scale(&self, norm: f64) -> f64 {
+        (self.clip_norm / (norm + 1e-6)).min(1.0)
+    }
+}
+
+#[derive(Deserialize)]
+struct Vectors {
+    adamw: Rule,
+    shapes: BTreeMap<String, Vec<usize>>,
+    start: BTreeMap<String, Vec<f32>>,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    grads: BTreeMap<String, Vec<f32>>,
+    norm: f64,
+    factor: f64,
+    params: BTreeMap<String, Vec<f64>>,
+    m: BTreeMap<String, Vec<f64>>,
+    v: BTreeMap<String, Vec<f64>>,
+}
+
+const FILE: &str = "adamw.json";
+
+pub(super) async fn check(
+    source: Source<'_>,
+    device: &Device,
+    tolerances: &Tolerances,
+    report: &mut Report,
+) -> Result<(), GoldenError> {
+    let vectors: Vectors = files::json(source, FILE)?;
+    let lookup = |map: &BTreeMap<String, Vec<f32>>, name: &str| {
+        map.get(name).cloned().ok_or_else(|| GoldenError::Malformed {
+            file: FILE.into(),
+            reason: format!("`{name}` is missing"),
+        })
+    };
+    let shapes: Vec<ParameterShape> = vectors
+        .shapes
+        .iter()
+        .map(|(name, shape)| ParameterShape { name: name.clone(), shape: shape.clone(), start: Start::Zeros })
+        .collect();
+    let values = shapes.iter().map(|s| lookup(&vectors.start, &s.name)).collect::<Result<_, _>>()?;
+    let mut set = ParameterSet::from_values(shapes.clone(), values, device);
+    for (number, step) in vectors.steps.iter().enumerate() {
+        for (index, shape) in shapes.iter().enumerate() {
+            set.add_gradient(index, &lookup(&step.grads, &shape.name)?);
+        }
+        let norm = libm::sqrt(set.squared_norm().await?);
+        report.note("AdamW: norm", (norm - step.norm).abs(), tolerances.norm * step.norm.max(1e-30), || {
+            format!("step {number}")
+        });
+        let factor = vectors.adamw.clip_scale(norm);
+        report.note("AdamW: factor", (factor - step.factor).abs(), tolerances.norm * step.factor, || {
+            format!("step {number}")
+        });
+        set.apply(factor, vectors.adamw.lr, &vectors.adamw.spec())?;
+        for (index, shape) in shapes.iter().enumerate() {
+            let quantities = [
+                ("AdamW: parameters", Quantity::Value, &step.params),
+                ("AdamW: m", Quantity::FirstMoment, &step.m),
+                ("AdamW: v", Quantity::SecondMoment, &step.v),
+            ];
+            for (kind, quantity, golden) in quantities {
+                let golden = golden.get(&shape.name).map(Vec::as_slice).unwrap_or_default();
+                let found = set.read(index, quantity).await?;
+                for (place, (found, golden)) in found.iter().zip(golden).enumerate() {
+                    let difference = (f64::from(*found) - golden).abs();
+                    report.note(kind, difference, tolerances.adamw, || {
+                        format!("step {number}, `{}`[{place}]", shape.name)
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The self-benchmark of a worker, at the run's real shapes.
+
+use protocol::{
+    message::Pass,
+    spec::{Hop, Part, RunSpec},
+};
+
+use crate::{
+    device::Device,
+    init::{random, unit},
+    parameters::ParameterSet,
+    shapes,
+    stage::{HopInput, Stage, StageError},
+};
+
+/// Passes timed at most; the median of so many is steady enough.
+const PASSES: usize = 9;
+
+/// Seconds for forward and backward on one micro-batch of the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    pub layer_seconds: f64,
+    pub embedding_seconds: f64,
+    /// Final norm, LM head and loss.
+    pub head_seconds: f64,
+}
+
+/// Times one layer, the embedding and the head: the median of up to nine passes each, after one that is not
+/// counted.
+///
+/// `now` is a clock in seconds. Each of the three stops after the pass that uses up a third of
+/// `budget_seconds`; the uncounted pass, which may compile shaders, does not count there either.
+///
+/// # Errors
+///
+/// [`StageError`] when the run's model or device does not work.
+pub async fn measure(
+    run: &RunSpec,
+    device: &Device,
+    budget_seconds: f64,
+    now: impl Fn() -> f64,
+) -> Result<Measured, StageError> {
+    let layer = Part { embedding: false, first_layer: 0, end_layer: run.model.layers.min(1), head: false };
+    let embedding = Part { embedding: true, end_layer: 0, ..layer };
+    // The head of a tied model needs the table beside it; its time does not depend on the tie.
+    let mut untied = run.clone();
+    untied.model.tie_embeddings = false;
+    let head = Part { end_layer: 0, head: true, ..layer };
+    let budget = budget_seconds / 3.0;
+    Ok(Measured {
+        layer_seconds: match run.model.layers {
+            0 => 0.0,
+            _ => time(run, layer, device, budget, &now).await?,
+        },
+        embedding_seconds: time(run, embedding, device, budget, &now).await?,
+        head_seconds: time(&untied, head, device, budget, &now).await?,
+    })
+}
+
+/// Median seconds of forward and backward through one part.
+async fn time(
+    run: &RunSpec,
+    part: Part,
+    device: &Device,
+    budget: f64,
+    now: &impl Fn() -> f64,
+) -> Result<f64, StageError> {
+    let hops = [Hop { index: 0, part: part.clone() }];
+    let parameters = ParameterSet::cheap(&run.model, &hops, device);
+    let mut stage = Stage::new(run, &hops, device, parameters)?;
+    let shape = [run.sequences as usize, run.context as usize];
+    let rows = shape[0] * shape[1];
+    let tokens: Vec<u32> =
+        (0..rows as u64).map(|i| (random(1, i) % u64::from(run.model.vocabulary)) as u32).collect();
+    let hidden: Vec<f32> =
+        (0..(rows * run.model.width as usize) as u64).map(|i| unit(random(2, i)) as f32 - 0.5).collect();
+    let pass = Pass::Train { micro_batch: 0 };
+    let mut seconds = Vec::new();
+    let mut began = now();
+    for round in 0..=PASSES {
+        let start = now();
+        if part.head {
+            let input = HopInput::Hidden(hidden.clone());
+            stage.loss(0, pass, input, &tokens, shape, 1.0).await?;
+        } else {
+            if part.embedding {
+                stage.forward_tokens(0, pass, &tokens, shape).await?;
+            } else {
+                stage.forward_hidden(0, pass, hidden.clone(), shape).await?;
+            }
+            stage.backward(0, 0, hidden.clone()).await?;
+        }
+        let end = now();
+        if round == 0 {
+            began = end;
+        } else {
+            seconds.push(end - start);
+            if end - began >= budget {
+                break;
+            }
+        }
+    }
+    Ok(median(seconds))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Seconds of each of `repeats` full training steps of the whole model, after one that is not counted: M
+/// micro-batches forward and backward, the gradients' norm, clipping and AdamW.
+///
+/// `now` is a clock in seconds.
+///
+/// # Errors
+///
+/// [`StageError`] when the run's model or device does not work.
+pub async fn bench_step(
+    run: &RunSpec,
+    device: &Device,
+    repeats: u32,
+    now: impl Fn() -> f64,
+) -> Result<Vec<f64>, StageError> {
+    let hops = [Hop { index: 0, part: shapes::whole(&run.model) }];
+    let parameters = ParameterSet::draw(&run.model, &hops, 0, device);
+    let mut stage = Stage::new(run, &hops, device, parameters)?;
+    let shape = [run.sequences as usize, run.context as usize];
+    let count = (shape[0] * shape[1]) as u64;
+    let ids = |stream: u64| -> Vec<u32> {
+        (0..count).map(|i| (random(stream, i) % u64::from(run.model.vocabulary)) as u32).collect()
+    };
+    let micro_batches = run.micro_batches.max(1);
+    let mut seconds = Vec::new();
+    for step in 0..=repeats {
+        let start = now();
+        for micro_batch in 0..micro_batches {
+            let stream = u64::from(step * micro_batches + micro_batch);
+            let (tokens, targets) = (ids(2 * stream), ids(2 * stream + 1));
+            let pass = Pass::Train { micro_batch };
+            let scale = 1.0 / micro_batches as f32;
+            stage.loss(0, pass, HopInput::Tokens(&tokens), &targets, shape, scale).await?;
+        }
+        let norm = libm::sqrt(stage.squared_norm().await?);
+        let clip_scale = (run.optimizer.clip_norm / (norm + 1e-6)).min(1.0);
+        stage.apply(clip_scale, 1e-4).await?;
+        if step > 0 {
+            seconds.push(now() - start);
+        }
+    }
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::stage::tests::run;
+
+    /// A clock that moves by a second whenever it is read.
+    fn ticking() -> impl Fn() -> f64 {
+        let seconds = Cell::new(0.0);
+        move || {
+            seconds.set(seconds.get() + 1.0);
+            seconds.get()
+        }
+    }
+
+    #[test]
+    fn each_part_is_timed_and_the_budget_is_kept() {
+        let clock = ticking();
+        let measured = futures::executor::block_on(measure(&run(), &Device::Host, 3.0, &clock)).unwrap();
+        assert_eq!(measured, Measured { layer_seconds: 1.0, embedding_seconds: 1.0, head_seconds: 1.0 });
+        // Per part: one reading before, two for the uncounted pass, two for the one that fills its second.
+        assert_eq!(clock(), 3.0 * 5.0 + 1.0);
+    }
+
+    #[test]
+    fn a_tied_model_is_measured_too() {
+        let mut run = run();
+        run.model.tie_embeddings = true;
+        futures::executor::block_on(measure(&run, &Device::Host, 3.0, ticking())).unwrap();
+    }
+
+    #[test]
+    fn full_steps_are_timed_without_the_first() {
+        let seconds = futures::executor::block_on(bench_step(&run(), &Device::Host, 3, ticking())).unwrap();
+        assert_eq!(seconds, [1.0; 3]);
+    }
+}

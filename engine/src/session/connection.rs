@@ -1,0 +1,391 @@
+//! One connection to the coordinator: the handshake, then messages in and work out.
+
+use std::{cell::Cell, future::Future, pin::Pin};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{Either, select},
+    pin_mut,
+    stream::FuturesUnordered,
+};
+use protocol::{
+    VERSION,
+    blob::{BlobHash, BlobRef},
+    frame,
+    limits::{SENTENCE, shorten},
+    message::{Fault, FaultKind, Hello, Message, SnapshotReady, Welcome},
+    spec::{Assignment, WeightSource},
+    tab::SessionEvent,
+};
+
+use super::{
+    Closed, End, Leave,
+    devices::Devices,
+    host::{Blobs, Clock, Host, HostError, Network, Transport},
+    transfer,
+    work::{Work, WorkError},
+};
+use crate::{
+    Device,
+    parameters::ParameterSet,
+    stage::{Stage, StageError},
+};
+
+/// Seconds to wait for the coordinator's answer to Hello.
+const WELCOME_SECONDS: f64 = 20.0;
+
+/// Seconds between heartbeats before the coordinator has said how many.
+const FIRST_HEARTBEAT_SECONDS: f64 = 5.0;
+
+type Upload<'a> = Pin<Box<dyn Future<Output = Result<SnapshotReady, HostError>> + 'a>>;
+
+pub(super) struct Connection<'a, N: Network, C, B> {
+    host: &'a Host<N, C, B>,
+    transport: &'a N::Transport,
+    devices: &'a mut Devices,
+    leave: &'a Leave,
+    welcome: Option<Welcome>,
+    device: Option<Device>,
+    work: Option<Work>,
+    uploads: FuturesUnordered<Upload<'a>>,
+    /// The last own part of a snapshot: not downloaded again when it is wanted back.
+    own_part: Option<(BlobHash, Vec<u8>)>,
+    heartbeat_seconds: &'a Cell<f64>,
+    sent: Cell<u64>,
+    received: Cell<u64>,
+}
+
+/// Why a message ends the connection.
+enum Stop {
+    End(End),
+    Lost(String),
+}
+
+impl From<HostError> for Stop {
+    fn from(e: HostError) -> Self {
+        Stop::Lost(e.to_string())
+    }
+}
+
+/// What woke the session up.
+enum Woken {
+    Frame(Vec<u8>),
+    Uploaded(Result<SnapshotReady, HostError>),
+    Leave,
+}
+
+impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
+    pub(super) async fn run(
+        host: &'a Host<N, C, B>,
+        transport: &'a N::Transport,
+        devices: &'a mut Devices,
+        leave: &'a Leave,
+        heartbeat_seconds: &'a Cell<f64>,
+        hello: Hello,
+    ) -> Closed {
+        heartbeat_seconds.set(FIRST_HEARTBEAT_SECONDS);
+        let mut connection = Connection {
+            host,
+            transport,
+            devices,
+            leave,
+            welcome: None,
+            device: None,
+            work: None,
+            uploads: FuturesUnordered::new(),
+            own_part: None,
+            heartbeat_seconds,
+            sent: Cell::new(0),
+            received: Cell::new(0),
+        };
+        let stop = {
+            let main = connection.main(hello);
+            let beat = beat(host, transport, heartbeat_seconds);
+            pin_mut!(main, beat);
+            match select(main, beat).await {
+                Either::Left((stop, _)) | Either::Right((stop, _)) => stop,
+            }
+        };
+        match stop {
+            Stop::End(End::Left) => {
+                // Best effort: the coordinator notices a closed connection too.
+                let leaving = Message::Leaving { reason: "left by its own choice".into() };
+                let _ = connection.send(&leaving, &[]).await;
+                transport.finish().await;
+                Closed::For(End::Left)
+            }
+            Stop::End(end) => Closed::For(end),
+            Stop::Lost(reason) => Closed::Lost { reason, progress: connection.welcome.is_some() },
+        }
+    }
+
+    async fn send(&self, message: &Message, payload: &[u8]) -> Result<(), Stop> {
+        let bytes = frame::encode(message, payload).map_err(|e| Stop::End(End::Failed(e.to_string())))?;
+        self.sent.set(self.sent.get() + bytes.len() as u64);
+        Ok(self.transport.send(bytes).await?)
+    }
+
+    fn tell(&self, event: SessionEvent) {
+        (self.host.tell)(event);
+    }
+
+    async fn main(&mut self, hello: Hello) -> Stop {
+        match self.handshake(hello).await {
+            Ok(()) => {}
+            Err(stop) => return stop,
+        }
+        loop {
+            if let Err(stop) = self.turn().await {
+                return stop;
+            }
+        }
+    }
+
+    async fn handshake(&mut self, hello: Hello) -> Result<(), Stop> {
+        self.send(&Message::Hello(hello), &[]).await?;
+        let answer = {
+            let answer = self.transport.receive();
+            let late = self.host.clock.sleep(WELCOME_SECONDS);
+            pin_mut!(answer, late);
+            match select(answer, late).await {
+                Either::Left((bytes, _)) => bytes?,
+                Either::Right(_) => return Err(Stop::Lost("the coordinator did not answer".into())),
+            }
+        };
+        self.take(answer).await
+    }
+
+    /// Take in what has arrived, then compute one thing, or wait.
+    async fn turn(&mut self) -> Result<(), Stop> {
+        if self.leave.is_asked() {
+            return Err(Stop::End(End::Left));
+        }
+        while let Some(bytes) = self.transport.try_receive()? {
+            self.take(bytes).await?;
+        }
+        if let Some(Some(done)) = self.uploads.next().now_or_never() {
+            self.uploaded(done).await?;
+        }
+        if let Some(op) = self.work.as_mut().and_then(Work::next_op) {
+            let clock = &self.host.clock;
+            let Some(work) = &mut self.work else { return Ok(()) };
+            match work.perform(op, || clock.now()).await {
+                Ok(outgoing) => {
+                    let began = clock.now();
+                    for (message, payload) in outgoing {
+                        self.send(&message, &payload).await?;
+                    }
+                    let seconds = self.host.clock.now() - began;
+                    if let Some(work) = &mut self.work {
+                        work.timings.send += seconds;
+                    }
+                }
+                Err(e) => self.fail(e).await?,
+            }
+            self.host.clock.breathe().await;
+            return Ok(());
+        }
+        let began = self.host.clock.now();
+        let woken = self.wait().await?;
+        let waited = self.host.clock.now() - began;
+        if let Some(work) = &mut self.work {
+            work.timings.wait += waited;
+        }
+        match woken {
+            Woken::Frame(bytes) => self.take(bytes).await,
+            Woken::Uploaded(done) => self.uploaded(done).await,
+            Woken::Leave => Err(Stop::End(End::Left)),
+        }
+    }
+
+    async fn wait(&mut self) -> Result<Woken, Stop> {
+        let frame = self.transport.receive().fuse();
+        let leave = self.leave.asked().fuse();
+        pin_mut!(frame, leave);
+        loop {
+            futures::select! {
+                bytes = frame => return Ok(Woken::Frame(bytes?)),
+                done = self.uploads.select_next_some() => return Ok(Woken::Uploaded(done)),
+                () = leave => return Ok(Woken::Leave),
+            }
+        }
+    }
+
+    async fn uploaded(&mut self, done: Result<SnapshotReady, HostError>) -> Result<(), Stop> {
+        match done {
+            Ok(part) => self.send(&Message::SnapshotReady(part), &[]).await,
+            // Without its part the snapshot stays incomplete: connect again and take up the last one.
+            Err(e) => Err(Stop::Lost(format!("the weights could not be uploaded: {e}"))),
+        }
+    }
+
+    /// Take a frame in and do what it says.
+    async fn take(&mut self, bytes: Vec<u8>) -> Result<(), Stop> {
+        self.received.set(self.received.get() + bytes.len() as u64);
+        let frame::Frame { message, payload } = match frame::decode(&bytes) {
+            Ok(frame) => frame,
+            Err(e) => return Err(Stop::End(End::Failed(format!("the coordinator cannot be understood: {e}")))),
+        };
+        match message {
+            Message::Welcome(welcome) => {
+                self.heartbeat_seconds.set(f64::from(welcome.heartbeat_ms) / 1e3);
+                self.tell(SessionEvent::Welcomed { worker: welcome.worker, run: welcome.run.clone() });
+                self.welcome = Some(welcome);
+                Ok(())
+            }
+            Message::Refuse(refusal) => {
+                use protocol::refusal::Refusal;
+                match refusal {
+                    // The lease of a tab that slept has ended; the tab is awake again.
+                    Refusal::LeaseEnded { .. } => Err(Stop::Lost(refusal.to_string())),
+                    refusal => Err(Stop::End(End::Refused(refusal.to_string()))),
+                }
+            }
+            Message::Drain { reason } => Err(Stop::End(End::Over(reason))),
+            Message::Benchmark => self.benchmark().await,
+            Message::Assign(assignment) => self.assign(assignment).await,
+            Message::Revoke { epoch } => {
+                if self.work.as_ref().is_some_and(|w| w.epoch() <= epoch) {
+                    self.work = None;
+                    self.tell(SessionEvent::Spare);
+                }
+                Ok(())
+            }
+            Message::Apply(apply) => {
+                let clock = &self.host.clock;
+                let Some(work) = &mut self.work else { return Ok(()) };
+                let epoch = work.epoch();
+                match work.apply(&apply, || clock.now()).await {
+                    Ok(Some(applied)) => {
+                        if let Some(bytes) = applied.snapshot {
+                            self.upload(epoch, applied.steps_done, bytes);
+                        }
+                        self.tell(SessionEvent::Step {
+                            step: applied.steps_done,
+                            micro_batches: applied.micro_batches,
+                            timings: applied.timings,
+                            loss: applied.loss,
+                            bytes_sent: self.sent.get(),
+                            bytes_received: self.received.get(),
+                        });
+                        Ok(())
+                    }
+                    Ok(None) => Ok(()),
+                    Err(e) => self.fail(e).await,
+                }
+            }
+            message @ (Message::Tokens(_) | Message::Targets(_) | Message::Activation(_) | Message::Gradient(_)) => {
+                let taken = match &mut self.work {
+                    Some(work) => work.tensor(&message, payload),
+                    None => Ok(()), // of a plan that was revoked
+                };
+                match taken {
+                    Ok(()) => Ok(()),
+                    Err(e) => self.fail(e).await,
+                }
+            }
+            other => Err(Stop::End(End::Failed(format!("the coordinator sent {}, which is a worker's word", other.name())))),
+        }
+    }
+
+    async fn benchmark(&mut self) -> Result<(), Stop> {
+        let Some(welcome) = &self.welcome else { return Ok(()) };
+        self.tell(SessionEvent::Benchmarking);
+        let clock = &self.host.clock;
+        clock.breathe().await;
+        match self.devices.fastest(&welcome.run, || clock.now()).await {
+            Ok((profile, device)) => {
+                self.device = Some(device);
+                self.tell(SessionEvent::Profiled { profile: profile.clone() });
+                self.send(&Message::Profile(profile), &[]).await?;
+                self.tell(SessionEvent::Spare);
+                Ok(())
+            }
+            Err(words) => Err(Stop::End(End::Failed(format!("this device cannot compute: {words}")))),
+        }
+    }
+
+    async fn assign(&mut self, assignment: Assignment) -> Result<(), Stop> {
+        let (Some(welcome), Some(device)) = (self.welcome.clone(), self.device.clone()) else { return Ok(()) };
+        let (epoch, hops) = (assignment.epoch, assignment.hops.clone());
+        self.work = None;
+        self.tell(SessionEvent::Loading { epoch, hops: hops.clone() });
+        let model = &welcome.run.model;
+        let parameters = match &assignment.weights {
+            WeightSource::Seed(seed) => ParameterSet::draw(model, &hops, *seed, &device),
+            WeightSource::Snapshot(parts) => {
+                let mut files = Vec::with_capacity(parts.len());
+                for part in parts {
+                    files.push(self.fetch(&welcome.token, *part).await?);
+                }
+                match ParameterSet::import(model, &hops, &files, &device) {
+                    Ok(parameters) => parameters,
+                    Err(e) => return self.fault(epoch, FaultKind::Weights, e.to_string()).await,
+                }
+            }
+        };
+        match Stage::new(&welcome.run, &hops, &device, parameters) {
+            Ok(stage) => {
+                self.work = Some(Work::new(welcome.run, assignment, stage));
+                self.send(&Message::Ready { epoch }, &[]).await?;
+                self.tell(SessionEvent::Training { epoch, hops });
+                Ok(())
+            }
+            Err(e) => self.fault(epoch, FaultKind::Weights, e.to_string()).await,
+        }
+    }
+
+    async fn fetch(&self, token: &str, part: BlobRef) -> Result<Vec<u8>, Stop> {
+        if let Some((hash, bytes)) = &self.own_part
+            && *hash == part.hash
+        {
+            return Ok(bytes.clone());
+        }
+        Ok(transfer::fetch(&self.host.blobs, token, part).await?)
+    }
+
+    fn upload(&mut self, epoch: u64, steps_done: u64, bytes: Vec<u8>) {
+        let Some(welcome) = &self.welcome else { return };
+        let (blob, token, host) = (BlobRef::of(&bytes), welcome.token.clone(), self.host);
+        self.own_part = Some((blob.hash, bytes.clone()));
+        self.uploads.push(Box::pin(async move {
+            transfer::store(&host.blobs, &token, blob, &bytes).await?;
+            Ok(SnapshotReady { epoch, steps_done, blob })
+        }));
+    }
+
+    /// Tell the coordinator what went wrong with the stage, and wait for its decision.
+    async fn fail(&mut self, error: WorkError) -> Result<(), Stop> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        let kind = match &error {
+            WorkError::Stage(StageError::NotFinite { .. }) => FaultKind::NotFinite,
+            WorkError::Codec(protocol::tensor::CodecError::NotFinite { .. }) => FaultKind::NotFinite,
+            WorkError::Codec(_) | WorkError::Shape { .. } | WorkError::Schedule(_) => FaultKind::BadTensor,
+            WorkError::Stage(StageError::Token { .. } | StageError::Length { .. }) => FaultKind::BadTensor,
+            WorkError::Stage(_) => FaultKind::Device,
+        };
+        self.fault(work.epoch(), kind, error.to_string()).await
+    }
+
+    async fn fault(&mut self, epoch: u64, kind: FaultKind, detail: String) -> Result<(), Stop> {
+        self.work = None;
+        let detail = shorten(&detail, SENTENCE);
+        self.send(&Message::Fault(Fault { epoch, kind, detail }), &[]).await?;
+        self.tell(SessionEvent::Spare);
+        Ok(())
+    }
+}
+
+/// Keep the lease alive, whatever the session is busy with. Ends only when the connection is lost.
+async fn beat<N: Network, C: Clock, B>(host: &Host<N, C, B>, transport: &N::Transport, seconds: &Cell<f64>) -> Stop {
+    let Ok(heartbeat) = frame::encode(&Message::Heartbeat, &[]) else {
+        return Stop::Lost("a heartbeat could not be written".into());
+    };
+    debug_assert_eq!(heartbeat[0], VERSION);
+    loop {
+        host.clock.sleep(seconds.get()).await;
+        if let Err(e) = transport.send(heartbeat.clone()).await {
+            return e.into();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The backends of this device, and which of them is the fastest for a run.
+
+use protocol::{
+    limits::{LABEL, shorten},
+    message::Profile,
+    spec::{Backend, RunSpec},
+};
+
+use crate::{Device, device, profile};
+
+/// Seconds the self-benchmark of one backend may take.
+const BUDGET_SECONDS: f64 = 2.0;
+
+/// A backend worth trying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub backend: Backend,
+    /// Adapter or processor, for people to read.
+    pub description: String,
+}
+
+/// The backends of this device. Each is opened once and kept: a second WebGPU setup is an error.
+pub struct Devices {
+    candidates: Vec<(Candidate, Option<Device>)>,
+    threads: u32,
+    memory_bytes: u64,
+    chosen: Option<(RunSpec, Profile, Device)>,
+}
+
+impl Devices {
+    /// `memory_bytes` is what a stage may take, 0 for unknown.
+    pub fn new(candidates: Vec<Candidate>, threads: u32, memory_bytes: u64) -> Self {
+        let candidates = candidates.into_iter().map(|c| (c, None)).collect();
+        Self { candidates, threads, memory_bytes, chosen: None }
+    }
+
+    /// The fastest backend at the run's shapes, measured once per run. `now` is a clock in seconds.
+    ///
+    /// # Errors
+    /// What each backend failed with, in words, when none works.
+    pub async fn fastest(&mut self, run: &RunSpec, now: impl Fn() -> f64) -> Result<(Profile, Device), String> {
+        if let Some((known, profile, device)) = &self.chosen
+            && known == run
+        {
+            return Ok((profile.clone(), device.clone()));
+        }
+        let mut best: Option<(Profile, Device)> = None;
+        let mut failures = Vec::new();
+        for (candidate, opened) in &mut self.candidates {
+            match measure(candidate, opened, run, &now).await {
+                Ok((measured, device)) => {
+                    let profile = Profile {
+                        backend: candidate.backend,
+                        device: shorten(&candidate.description, LABEL),
+                        threads: self.threads,
+                        memory_bytes: self.memory_bytes,
+                        layer_seconds: measured.layer_seconds,
+                        embedding_seconds: measured.embedding_seconds,
+                        head_seconds: measured.head_seconds,
+                    };
+                    if best.as_ref().is_none_or(|(b, _)| profile.layer_seconds < b.layer_seconds) {
+                        best = Some((profile, device));
+                    }
+                }
+                Err(words) => failures.push(format!("{:?}: {words}", candidate.backend)),
+            }
+        }
+        let (profile, device) = best.ok_or_else(|| match failures.is_empty() {
+            true => "this device offers nothing to compute on".to_string(),
+            false => failures.join("; "),
+        })?;
+        self.chosen = Some((run.clone(), profile.clone(), device.clone()));
+        Ok((profile, device))
+    }
+}
+
+async fn measure(
+    candidate: &Candidate,
+    opened: &mut Option<Device>,
+    run: &RunSpec,
+    now: &impl Fn() -> f64,
+) -> Result<(profile::Measured, Device), String> {
+    let device = match opened {
+        Some(device) => device.clone(),
+        None => device::open(candidate.backend).await.map_err(|e| e.to_string())?,
+    };
+    *opened = Some(device.clone());
+    let mut measured = profile::measure(run, &device, BUDGET_SECONDS, now).await.map_err(|e| e.to_string())?;
+    // A coarse clock may see no time pass; the planner divides by these.
+    for seconds in
+        [&mut measured.layer_seconds, &mut measured.embedding_seconds, &mut measured.head_seconds]
+    {
+        *seconds = seconds.max(1e-7);
+    }
+    Ok((measured, device))
+}

@@ -1,0 +1,84 @@
+//! Requests to the coordinator's store.
+
+use std::{ops::Range, sync::Arc};
+
+use engine::session::host::{self, HostError, Put};
+use protocol::blob::BlobHash;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use tokio::runtime::Handle;
+
+use crate::link::Link;
+
+/// Header that names the byte at which the next piece must begin.
+const UPLOAD_OFFSET: &str = "upload-offset";
+
+pub struct Blobs {
+    link: Arc<Link>,
+    io: Handle,
+    client: Client,
+}
+
+impl Blobs {
+    pub fn new(link: Arc<Link>, io: Handle) -> Self {
+        Self { link, io, client: Client::new() }
+    }
+
+    /// Send on the IO runtime, since the session's thread has none; gives the answer and its body.
+    async fn send(&self, request: RequestBuilder) -> Result<(Response, Vec<u8>), HostError> {
+        let exchange = async move {
+            let mut answer = request.send().await?;
+            let mut body = Vec::new();
+            while let Some(piece) = answer.chunk().await? {
+                body.extend_from_slice(&piece);
+            }
+            Ok::<_, reqwest::Error>((answer, body))
+        };
+        match self.io.spawn(exchange).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(e)) => Err(HostError(format!("the coordinator's store cannot be reached: {e}"))),
+            Err(e) => Err(HostError(e.to_string())),
+        }
+    }
+}
+
+fn unexpected(status: StatusCode) -> HostError {
+    HostError(format!("the coordinator's store answered {status}"))
+}
+
+impl host::Blobs for Blobs {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, HostError> {
+        let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+        let request = self.client.get(self.link.blob(hash)).bearer_auth(token).header(header::RANGE, range);
+        match self.send(request).await? {
+            (answer, body) if answer.status() == StatusCode::PARTIAL_CONTENT => Ok(body),
+            (answer, _) => Err(unexpected(answer.status())),
+        }
+    }
+
+    async fn put(
+        &self,
+        token: &str,
+        hash: BlobHash,
+        first: u64,
+        total: u64,
+        piece: &[u8],
+    ) -> Result<Put, HostError> {
+        let last = first + (piece.len() as u64).saturating_sub(1);
+        let request = self
+            .client
+            .put(self.link.blob(hash))
+            .bearer_auth(token)
+            .header(header::CONTENT_RANGE, format!("bytes {first}-{last}/{total}"))
+            .body(piece.to_vec());
+        let (answer, _) = self.send(request).await?;
+        match answer.status() {
+            StatusCode::CREATED => Ok(Put::Whole),
+            StatusCode::ACCEPTED => Ok(Put::More),
+            StatusCode::CONFLICT => {
+                let at = answer.headers().get(UPLOAD_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
+                at.map(Put::GoOnAt).ok_or_else(|| unexpected(StatusCode::CONFLICT))
+            }
+            status => Err(unexpected(status)),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Frames: one binary WebSocket message each.
+//!
+//! ```text
+//! u8 version | u32le header length (<= 64 KiB) | postcard header | payload
+//! ```
+//!
+//! The header is a [`Message`]. The payload belongs to its tensor and is empty for every other message.
+//! [`decode`] looks at the header alone and borrows the payload, so that a relay can check a frame against
+//! the plan and forward the very bytes it came in; the receiver verifies the payload when it decodes it
+//! with [`crate::tensor::decode_floats`] or [`crate::tensor::decode_tokens`].
+
+use crate::{
+    VERSION,
+    limits::LimitError,
+    message::Message,
+    refusal::Refusal,
+    tensor::{MAX_ELEMENTS, MetaError},
+};
+
+/// Largest header, in bytes.
+pub const MAX_HEADER: usize = 64 << 10;
+
+/// Largest payload, in bytes: [`MAX_ELEMENTS`] f32. An activation of GPT-2 medium (N 8, T 1024, d 1024)
+/// takes half of it.
+pub const MAX_PAYLOAD: usize = 64 << 20;
+
+/// Largest frame, in bytes: the limit to set on WebSocket messages.
+pub const MAX_FRAME: usize = PREFIX + MAX_HEADER + MAX_PAYLOAD;
+
+/// Most memory [`decode`] holds at any time, in bytes, whatever the frame claims.
+///
+/// A claimed length is believed only as far as input is left for it (postcard), and up to 1 MiB of elements
+/// (serde); the rest are strings that lie in the header.
+pub const MAX_DECODE_MEMORY: usize = 2 << 20;
+
+/// Version and header length.
+const PREFIX: usize = 1 + 4;
+
+const _: () = assert!(MAX_PAYLOAD as u64 == MAX_ELEMENTS * 4);
+
+/// A decoded frame. The payload is still encoded, and part of the bytes that were decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame<'a> {
+    pub message: Message,
+    pub payload: &'a [u8],
+}
+
+/// Why a frame cannot be written or read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FrameError {
+    #[error(
+        "the frame is of protocol version {theirs}, this program speaks {VERSION}: bring both to one build"
+    )]
+    Version { theirs: u8 },
+    #[error("the frame ends after {bytes} bytes, in the middle of its {part}: send it whole")]
+    Truncated { part: &'static str, bytes: usize },
+    #[error("the frame is {bytes} bytes long: at most {MAX_FRAME} are allowed")]
+    Oversized { bytes: usize },
+    #[error("the header is {bytes} bytes long: at most {MAX_HEADER} are allowed")]
+    HeaderOversized { bytes: usize },
+    #[error("the header is not a message of protocol version {VERSION}: {0}")]
+    Header(postcard::Error),
+    #[error("the header length covers {bytes} bytes after the end of {message}: count the message only")]
+    TrailingHeader { message: &'static str, bytes: usize },
+    #[error("{message} carries no tensor, yet {bytes} bytes follow its header: send it without a payload")]
+    UnexpectedPayload { message: &'static str, bytes: usize },
+    #[error("the payload of {message} is {actual} bytes long, tensor.bytes says {declared}: make them equal")]
+    PayloadLength { message: &'static str, declared: u64, actual: usize },
+    #[error("{message} is malformed: {source}")]
+    Tensor { message: &'static str, source: MetaError },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+impl From<FrameError> for Refusal {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Version { theirs } => Refusal::Version { theirs, ours: VERSION },
+            FrameError::Oversized { bytes } => {
+                Refusal::Oversized { bytes: bytes as u64, limit: MAX_FRAME as u64 }
+            }
+            // No error quotes text of the frame, so the detail stays within its own limit.
+            other => Refusal::Malformed { detail: other.to_string() },
+        }
+    }
+}
+
+/// Writes a frame. `payload` is empty unless the message carries a tensor.
+///
+/// # Errors
+/// Whatever [`decode`] would refuse in the frame.
+pub fn encode(message: &Message, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+    check(message, payload)?;
+    let mut frame = Vec::with_capacity(PREFIX + 128 + payload.len());
+    frame.extend([VERSION, 0, 0, 0, 0]);
+    let mut frame = postcard::to_extend(message, frame).map_err(FrameError::Header)?;
+    let header = frame.len() - PREFIX;
+    if header > MAX_HEADER {
+        return Err(FrameError::HeaderOversized { bytes: header });
+    }
+    frame[1..PREFIX].copy_from_slice(&(header as u32).to_le_bytes());
+    frame.extend_from_slice(payload);
+    Ok(frame)
+}
+
+/// Reads a frame. The payload is borrowed and not looked at: its checksum is for the tensor's receiver.
+///
+/// Holds at most [`MAX_DECODE_MEMORY`], and never panics.
+///
+/// # Errors
+/// Another version, a frame or header that is too long or too short, a header that is not exactly one
+/// message, texts or lists beyond [`crate::limits`], a payload without a tensor, or a tensor whose shape,
+/// encoding, declared and real length disagree or exceed the limits.
+pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+    let truncated = |part| FrameError::Truncated { part, bytes: bytes.len() };
+    // The version comes first: other versions may count differently.
+    let (&version, rest) = bytes.split_first().ok_or(truncated("version"))?;
+    if version != VERSION {
+        return Err(FrameError::Version { theirs: version });
+    }
+    if bytes.len() > MAX_FRAME {
+        return Err(FrameError::Oversized { bytes: bytes.len() });
+    }
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or(truncated("header length"))?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MAX_HEADER {
+        return Err(FrameError::HeaderOversized { bytes: length });
+    }
+    let (header, payload) = rest.split_at_checked(length).ok_or(truncated("header"))?;
+    let (message, trailing): (Message, _) = postcard::take_from_bytes(header).map_err(FrameError::Header)?;
+    if !trailing.is_empty() {
+        return Err(FrameError::TrailingHeader { message: message.name(), bytes: trailing.len() });
+    }
+    check(&message, payload)?;
+    Ok(Frame { message, payload })
+}
+
+/// What must hold on both sides of the wire.
+fn check(message: &Message, payload: &[u8]) -> Result<(), FrameError> {
+    message.check_limits()?;
+    let name = message.name();
+    let Some(frame) = message.tensor() else {
+        return match payload.len() {
+            0 => Ok(()),
+            bytes => Err(FrameError::UnexpectedPayload { message: name, bytes }),
+        };
+    };
+    frame.tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;
+    if frame.tensor.bytes != payload.len() as u64 {
+        return Err(FrameError::PayloadLength {
+            message: name,
+            declared: frame.tensor.bytes,
+            actual: payload.len(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `cohort serve` on a free port with a folder of its own.
+
+use std::{ffi::OsStr, fs, path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result};
+use protocol::view::{CurvePoint, RunView};
+use tempfile::TempDir;
+
+use crate::{
+    api::{Api, finished},
+    cohort,
+    process::Process,
+    wait::{LIMIT, wait_until},
+};
+
+const START: Duration = Duration::from_secs(120);
+
+pub struct Coordinator {
+    pub process: Process,
+    /// `http://127.0.0.1:PORT`
+    pub url: String,
+    /// The link with the organizer's token.
+    pub organizer: String,
+    pub api: Api,
+    folder: TempDir,
+}
+
+impl Coordinator {
+    /// Serves this `run.toml`; returns once it listens.
+    pub async fn start(run_toml: &str, arguments: &[&str]) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("cohort-test-").tempdir()?;
+        fs::write(folder.path().join("run.toml"), run_toml)?;
+        Self::start_in(folder, arguments).await
+    }
+
+    /// Serves the `run.toml` in `folder`, with data in `folder`/data.
+    pub async fn start_in(folder: TempDir, arguments: &[&str]) -> Result<Self> {
+        let mut process = Process::start("cohort serve", &cohort::binary()?, |command| {
+            command
+                .args([OsStr::new("serve"), folder.path().join("run.toml").as_os_str()])
+                .args(["--listen", "127.0.0.1:0", "--data-dir"])
+                .arg(folder.path().join("data"))
+                .args(arguments)
+                .current_dir(folder.path());
+        })?;
+        let after =
+            |start: &'static str| move |line: &str| line.strip_prefix(start).map(|s| s.trim().to_owned());
+        let url = process.wait_for_line("where it listens", START, after("listening on ")).await?;
+        let organizer = process.wait_for_line("the organizer's link", START, after("organizer: ")).await?;
+        let token = organizer.split_once("#token=").context("the organizer's link has no token")?.1;
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { api: Api::new(&url, token), process, url, organizer, folder })
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The weights after this many steps.
+    pub fn checkpoint(&self, steps: u64) -> PathBuf {
+        self.data().join("checkpoints").join(format!("step-{steps:06}")).join("model.safetensors")
+    }
+
+    /// Waits until the run is as asked.
+    ///
+    /// # Errors
+    /// After [`LIMIT`], or when the run stops.
+    pub async fn wait_for_run(&self, what: &str, asked: impl Fn(&RunView) -> bool) -> Result<RunView> {
+        wait_until(what, LIMIT, async || {
+            let run = self.api.run().await?;
+            finished(&run)?;
+            Ok(asked(&run).then_some(run))
+        })
+        .await
+    }
+
+    /// Waits for the last step, and gives the whole learning curve.
+    pub async fn wait_for_finish(&self) -> Result<Vec<CurvePoint>> {
+        wait_until("the run to finish", LIMIT, async || Ok(finished(&self.api.run().await?)?.then_some(())))
+            .await?;
+        self.api.curve().await
+    }
+
+    /// Ends the process on the spot and gives its folder, for another start.
+    pub async fn kill(mut self) -> Result<TempDir> {
+        self.process.kill().await?;
+        Ok(self.folder)
+    }
+}

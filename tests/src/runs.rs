@@ -1,0 +1,62 @@
+//! The `run.toml`s of the tests.
+
+use std::path::Path;
+
+/// A model small enough that fifty steps take seconds in a test, with everything a large one has.
+pub struct TinyRun {
+    pub layers: u32,
+    pub width: u32,
+    pub tied: bool,
+    pub steps: u64,
+    /// Workers to wait for; each takes one stage.
+    pub workers: usize,
+    /// Steps between measurements on the held-out split; 0: never.
+    pub validate_every: u64,
+}
+
+impl Default for TinyRun {
+    fn default() -> Self {
+        Self { layers: 4, width: 32, tied: false, steps: 50, workers: 1, validate_every: 0 }
+    }
+}
+
+impl TinyRun {
+    pub fn toml(&self) -> String {
+        // A megabyte of real text that lies in this crate.
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/wikitext-2/test.txt");
+        let Self { layers, width, tied, steps, workers, validate_every } = self;
+        format!(
+            r#"
+name = "tiny"
+
+[model]
+layers = {layers}
+width = {width}
+heads = 4
+context = 32
+tie_embeddings = {tied}
+
+[data]
+source = '{}'
+tokenizer = "bytes"
+
+[training]
+steps = {steps}
+micro_batches = 4
+sequences = 4
+context = 32
+seed = 7
+learning_rate = 3e-3
+warmup_steps = 5
+validate_every = {validate_every}
+validation_batches = 2
+
+[pipeline]
+stages = {workers}
+start_with = {workers}
+wire = "f32"
+"#,
+            corpus.display()
+        )
+    }
+}

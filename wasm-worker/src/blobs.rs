@@ -1,0 +1,96 @@
+//! Requests to the coordinator's store, over `fetch`.
+
+use std::ops::Range;
+
+use engine::session::host::{self, HostError, Put};
+use js_sys::{ArrayBuffer, Uint8Array};
+use protocol::blob::BlobHash;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Headers, Request, RequestInit, Response};
+
+use crate::js;
+
+/// Header that names the byte at which the next piece must begin.
+const UPLOAD_OFFSET: &str = "upload-offset";
+
+pub struct Blobs {
+    origin: String,
+}
+
+impl Blobs {
+    pub fn new(origin: String) -> Self {
+        Self { origin }
+    }
+
+    fn url(&self, hash: BlobHash) -> String {
+        format!("{}/v1/blobs/{hash}", self.origin.trim_end_matches('/'))
+    }
+}
+
+fn unreachable(error: JsValue) -> HostError {
+    HostError(format!("the coordinator's store cannot be reached: {}", js::words(&error)))
+}
+
+fn unexpected(status: u16) -> HostError {
+    HostError(format!("the coordinator's store answered {status}"))
+}
+
+/// One request; `header` is a name and a value beside the token.
+async fn ask(
+    method: &str,
+    url: &str,
+    token: &str,
+    header: (&str, &str),
+    body: Option<&[u8]>,
+) -> Result<Response, HostError> {
+    let request = || -> Result<Request, JsValue> {
+        let headers = Headers::new()?;
+        headers.set("authorization", &format!("Bearer {token}"))?;
+        headers.set(header.0, header.1)?;
+        let init = RequestInit::new();
+        init.set_method(method);
+        init.set_headers(&headers);
+        if let Some(body) = body {
+            init.set_body(&Uint8Array::from(body));
+        }
+        Request::new_with_str_and_init(url, &init)
+    };
+    let request = request().map_err(unreachable)?;
+    let answer = JsFuture::from(js::worker_scope().fetch_with_request(&request)).await.map_err(unreachable)?;
+    answer.dyn_into().map_err(unreachable)
+}
+
+impl host::Blobs for Blobs {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, HostError> {
+        let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+        let answer = ask("GET", &self.url(hash), token, ("range", &range), None).await?;
+        if answer.status() != 206 {
+            return Err(unexpected(answer.status()));
+        }
+        let buffer = JsFuture::from(answer.array_buffer().map_err(unreachable)?).await.map_err(unreachable)?;
+        Ok(Uint8Array::new(&buffer.unchecked_into::<ArrayBuffer>()).to_vec())
+    }
+
+    async fn put(
+        &self,
+        token: &str,
+        hash: BlobHash,
+        first: u64,
+        total: u64,
+        piece: &[u8],
+    ) -> Result<Put, HostError> {
+        let last = first + (piece.len() as u64).saturating_sub(1);
+        let range = format!("bytes {first}-{last}/{total}");
+        let answer = ask("PUT", &self.url(hash), token, ("content-range", &range), Some(piece)).await?;
+        match answer.status() {
+            201 => Ok(Put::Whole),
+            202 => Ok(Put::More),
+            409 => {
+                let at = answer.headers().get(UPLOAD_OFFSET).ok().flatten().and_then(|v| v.parse().ok());
+                at.map(Put::GoOnAt).ok_or_else(|| unexpected(409))
+            }
+            status => Err(unexpected(status)),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Which page the path means, and what all pages share.
+
+use leptos::prelude::*;
+
+use crate::{browser::address, live::Live, pages};
+
+#[component]
+pub fn App() -> impl IntoView {
+    provide_context(Live::start());
+    let path = address::path();
+    match path.trim_end_matches('/') {
+        "" | "/index.html" => view! { <pages::volunteer::Volunteer/> }.into_any(),
+        "/organizer" => view! { <pages::organizer::Organizer/> }.into_any(),
+        "/watch" => view! { <pages::watch::Watch/> }.into_any(),
+        _ => view! { <pages::not_found::NotFound/> }.into_any(),
+    }
+}

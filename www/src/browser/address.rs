@@ -1,0 +1,60 @@
+//! What the address bar says: the route, the wishes in the query, where the coordinator is.
+
+use protocol::spec::Backend;
+use web_sys::UrlSearchParams;
+
+use super::js::window;
+
+/// The path, "/" if the browser keeps it to itself.
+pub fn path() -> String {
+    window().location().pathname().unwrap_or_else(|_| "/".to_owned())
+}
+
+/// `https://host:port` of the coordinator, which served this page.
+pub fn origin() -> String {
+    window().location().origin().unwrap_or_default()
+}
+
+/// `wss://host:port/v1/session`.
+pub fn session_url() -> String {
+    let origin = origin();
+    match origin.strip_prefix("https://") {
+        Some(host) => format!("wss://{host}/v1/session"),
+        None => format!("ws://{}/v1/session", origin.trim_start_matches("http://")),
+    }
+}
+
+/// Whether only this machine can open the address.
+pub fn is_loopback() -> bool {
+    let host = window().location().hostname().unwrap_or_default();
+    host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "[::1]"
+}
+
+/// What a link may ask for: `?join=1&backend=cpu&name=Ada&software-gpu=1`.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    /// Join without waiting for the button.
+    pub join: bool,
+    pub backend: Option<Backend>,
+    pub name: Option<String>,
+    /// Use WebGPU even where it is only software; for tests.
+    pub software_gpu: bool,
+}
+
+impl Wishes {
+    pub fn read() -> Self {
+        let query = window().location().search().unwrap_or_default();
+        let Ok(query) = UrlSearchParams::new_with_str(&query) else { return Self::default() };
+        let on = |name| query.get(name).is_some_and(|value| !matches!(value.as_str(), "0" | "false" | "no"));
+        Wishes {
+            join: on("join"),
+            backend: match query.get("backend").as_deref() {
+                Some("cpu") => Some(Backend::Cpu),
+                Some("webgpu" | "gpu") => Some(Backend::WebGpu),
+                _ => None,
+            },
+            name: query.get("name").filter(|name| !name.trim().is_empty()),
+            software_gpu: on("software-gpu"),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What the browser tells about the device before anything is loaded.
+
+use wasm_bindgen::JsValue;
+
+use super::js::{self, window};
+use crate::user_agent;
+
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// "Chrome 156 on Linux".
+    pub browser: String,
+    /// Threads the processor runs at once; the browser may round it down.
+    pub cores: Option<u32>,
+    /// The browser rounds it, and reports nothing above a limit.
+    pub memory_gigabytes: Option<f64>,
+}
+
+impl Device {
+    pub fn read() -> Self {
+        let navigator: JsValue = window().navigator().into();
+        let number = |name| js::get(&navigator, name).and_then(|value| value.as_f64());
+        Device {
+            browser: user_agent::name(&js::text(&navigator, "userAgent").unwrap_or_default()),
+            cores: number("hardwareConcurrency").map(|cores| cores as u32),
+            memory_gigabytes: number("deviceMemory"),
+        }
+    }
+}

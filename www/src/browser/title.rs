@@ -1,0 +1,11 @@
+//! The tab's title, so that a tab in the background still tells how it fares.
+
+use super::js::window;
+
+pub fn set(text: &str) {
+    if let Some(document) = window().document()
+        && document.title() != text
+    {
+        document.set_title(text);
+    }
+}

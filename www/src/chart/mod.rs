@@ -1,0 +1,183 @@
+//! The learning curve: a chart, a line that reads it out, and words for those who do not see it.
+
+mod options;
+mod uplot;
+
+use js_sys::{Function, Reflect};
+use leptos::{html::Div, prelude::*};
+use protocol::view::CurvePoint;
+use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
+use web_sys::{HtmlElement, ResizeObserver};
+
+use self::uplot::UPlot;
+use crate::{
+    format::{count, loss},
+    live::Live,
+};
+
+/// What lives as long as the chart is on the page.
+struct Drawing {
+    plot: Option<UPlot>,
+    _hover: Closure<dyn FnMut(JsValue)>,
+    resize: Option<ResizeObserver>,
+    _resized: Closure<dyn FnMut()>,
+}
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        if let Some(resize) = &self.resize {
+            resize.disconnect();
+        }
+        if let Some(plot) = &self.plot {
+            plot.destroy();
+        }
+    }
+}
+
+/// The chart's element and drawing; copied into the closures that work on them.
+#[derive(Clone, Copy)]
+struct Chart {
+    host: NodeRef<Div>,
+    drawing: StoredValue<Option<Drawing>, LocalStorage>,
+    curve: RwSignal<Vec<CurvePoint>>,
+    /// Index, among the drawn points, of the one under the cursor.
+    at: RwSignal<Option<usize>>,
+}
+
+impl Chart {
+    fn element(self) -> Option<HtmlElement> {
+        self.host.get_untracked().map(|div| div.unchecked_into())
+    }
+
+    /// Draws from nothing; again when the colours change.
+    fn draw(self) {
+        let Some(element) = self.element() else { return };
+        self.drawing.set_value(None);
+        let hover = Closure::new(move |plot: JsValue| {
+            let at =
+                Reflect::get(&plot, &"cursor".into()).and_then(|cursor| Reflect::get(&cursor, &"idx".into()));
+            let at = at.ok().and_then(|at| at.as_f64()).map(|at| at as usize);
+            // uPlot calls this while it draws; the page may only follow once it is done.
+            queue_microtask(move || self.at.set(at));
+        });
+        let resized = Closure::new(move || self.fit());
+        let function: &Function = hover.as_ref().unchecked_ref();
+        let data = self.curve.with_untracked(|curve| options::data(&options::drawn(curve)));
+        let plot = UPlot::new(&options::options(&element, function), &data, &element).ok();
+        let resize = ResizeObserver::new(resized.as_ref().unchecked_ref()).ok();
+        if let Some(resize) = &resize {
+            resize.observe(&element);
+        }
+        self.drawing.set_value(Some(Drawing { plot, _hover: hover, resize, _resized: resized }));
+    }
+
+    fn fit(self) {
+        let Some(element) = self.element() else { return };
+        self.with_plot(|plot| plot.set_size(&options::size_object(&element)));
+    }
+
+    fn refresh(self) {
+        let data = self.curve.with(|curve| options::data(&options::drawn(curve)));
+        self.with_plot(|plot| plot.set_data(&data));
+    }
+
+    fn with_plot(self, work: impl FnOnce(&UPlot)) {
+        self.drawing.with_value(|drawing| {
+            if let Some(plot) = drawing.as_ref().and_then(|drawing| drawing.plot.as_ref()) {
+                work(plot);
+            }
+        });
+    }
+
+    /// The point under the cursor or else the last one, and the newest validation up to there.
+    fn read_out(self) -> Option<(CurvePoint, Option<Measured>)> {
+        let at = self.at.get();
+        self.curve.with(|curve| {
+            let points = options::drawn(curve);
+            let at = at.unwrap_or(usize::MAX).min(points.len().checked_sub(1)?);
+            Some(((*points.get(at)?).clone(), newest_validation(points[..=at].iter().copied())))
+        })
+    }
+}
+
+#[component]
+pub fn LossCurve() -> impl IntoView {
+    let live = expect_context::<Live>();
+    let chart = Chart {
+        host: NodeRef::new(),
+        drawing: StoredValue::new_local(None),
+        curve: live.curve,
+        at: RwSignal::new(None),
+    };
+    Effect::new(move |_| {
+        if chart.host.get().is_some() {
+            chart.draw();
+        }
+    });
+    Effect::new(move |_| chart.refresh());
+    redraw_on_new_colours(chart);
+    on_cleanup(move || chart.drawing.set_value(None));
+
+    let is_empty = move || live.curve.with(Vec::is_empty);
+    view! {
+        <figure class="chart">
+            <p class="chart-read" aria-hidden="true">
+                {move || chart.read_out().map(|(point, measured)| view! { <ReadOut point measured/> })}
+            </p>
+            <div class="chart-box">
+                <div class="chart-host" node_ref=chart.host role="img" aria-label=move || live.curve.with(|c| summary(c))></div>
+                <p class="chart-empty" hidden=move || !is_empty()>"The curve starts with the first finished step."</p>
+            </div>
+        </figure>
+    }
+}
+
+#[component]
+fn ReadOut(point: CurvePoint, measured: Option<Measured>) -> impl IntoView {
+    let validation = match measured {
+        Some((step, nats)) if step == point.step => loss(nats),
+        Some((step, nats)) => format!("{} (step {})", loss(nats), count(step)),
+        None => "not measured yet".to_owned(),
+    };
+    view! {
+        <span class="key">"Step " <b>{count(point.step)}</b></span>
+        <span class="key key-training">"Training " <b>{loss(point.train_loss)}</b></span>
+        <span class="key key-validation">"Validation " <b>{validation}</b></span>
+    }
+}
+
+/// Canvas does not follow style sheets: draw again when the device changes between light and dark.
+fn redraw_on_new_colours(chart: Chart) {
+    let Ok(Some(query)) = window().match_media("(prefers-color-scheme: dark)") else { return };
+    let changed = Closure::<dyn FnMut()>::new(move || chart.draw());
+    query.set_onchange(Some(changed.as_ref().unchecked_ref()));
+    let listener = StoredValue::new_local(Some((query, changed)));
+    on_cleanup(move || {
+        if let Some((query, _)) = listener.try_update_value(Option::take).flatten() {
+            query.set_onchange(None);
+        }
+    });
+}
+
+/// Step and loss of a measurement on the held-out text.
+type Measured = (u64, f64);
+
+fn newest_validation<'a>(points: impl DoubleEndedIterator<Item = &'a CurvePoint>) -> Option<Measured> {
+    points.rev().find_map(|point| point.validation_loss.map(|nats| (point.step, nats)))
+}
+
+fn summary(curve: &[CurvePoint]) -> String {
+    let (Some(first), Some(last)) = (curve.first(), curve.last()) else {
+        return "Loss curve, empty so far".to_owned();
+    };
+    let validation = newest_validation(curve.iter()).map_or(String::new(), |(step, nats)| {
+        format!("; validation loss {} at step {}", loss(nats), count(step))
+    });
+    format!(
+        "Loss curve: training loss {} at step {}, {} at step {}{validation}",
+        loss(first.train_loss),
+        count(first.step),
+        loss(last.train_loss),
+        count(last.step)
+    )
+}

@@ -1,0 +1,10 @@
+//! A state in one or two words, with a colour that never speaks alone.
+
+use leptos::prelude::*;
+
+use crate::words::Tone;
+
+#[component]
+pub fn Chip(#[prop(into)] text: Signal<String>, #[prop(into)] tone: Signal<Tone>) -> impl IntoView {
+    view! { <span class="chip" data-tone=move || tone.get().name()>{text}</span> }
+}

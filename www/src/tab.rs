@@ -1,0 +1,158 @@
+//! The Web Worker that trains: started, told what to do, listened to, ended.
+
+use std::time::Duration;
+
+use leptos::prelude::*;
+use protocol::{
+    spec::Backend,
+    tab::{Command, SessionEvent},
+};
+use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
+use web_sys::{ErrorEvent, Event, MessageEvent, Worker, WorkerOptions, WorkerType};
+
+use crate::{
+    browser::address,
+    session::{Session, Stage},
+};
+
+/// The module that Trunk writes beside the worker's own: it loads the wasm and starts it.
+const PROGRAM: &str = "/worker_loader.js";
+
+/// How long a worker may take to say goodbye before it is ended without one. It may be deep in a step.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How somebody wants to take part.
+#[derive(Debug, Clone)]
+pub struct Join {
+    pub name: String,
+    pub backend: Option<Backend>,
+    pub allow_software_gpu: bool,
+}
+
+#[derive(Clone, Copy)]
+pub struct Tab {
+    pub session: RwSignal<Session>,
+    worker: StoredValue<Option<Handle>, LocalStorage>,
+    /// Counts the workers, so that a deadline of one cannot end the next.
+    number: StoredValue<u64>,
+}
+
+/// A running worker and the closures it calls.
+struct Handle {
+    worker: Worker,
+    _message: Closure<dyn FnMut(MessageEvent)>,
+    _error: Closure<dyn FnMut(Event)>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.worker.terminate();
+    }
+}
+
+impl Tab {
+    pub fn new() -> Self {
+        Tab {
+            session: RwSignal::new(Session::default()),
+            worker: StoredValue::new_local(None),
+            number: StoredValue::new(0),
+        }
+    }
+
+    /// Starts a worker and takes part. A worker that still runs is ended.
+    pub fn join(self, join: Join) {
+        self.end();
+        self.session.update(|session| *session = session.starting());
+        let options = WorkerOptions::new();
+        options.set_type(WorkerType::Module);
+        let Ok(worker) = Worker::new_with_options(PROGRAM, &options) else {
+            return self.session.update(|session| session.stage = Stage::Unloadable);
+        };
+        let command = Command::Join {
+            session_url: address::session_url(),
+            origin: address::origin(),
+            name: join.name,
+            backend: join.backend,
+            allow_software_gpu: join.allow_software_gpu,
+        };
+        // A message sent before the worker listens would be lost, so the worker speaks first: it tells what it
+        // found on this device, and that is the sign to send the order.
+        let mut order = Some(command);
+        let message = Closure::new(move |event: MessageEvent| {
+            if let Some(order) = order.take() {
+                self.send(&order);
+            }
+            if let Some(event) = read(&event) {
+                self.hear(event);
+            }
+        });
+        let error = Closure::new(move |event: Event| {
+            // Otherwise the console would repeat what the page says in words.
+            event.prevent_default();
+            let words = event.dyn_ref::<ErrorEvent>().map(ErrorEvent::message).unwrap_or_default();
+            leptos::logging::warn!("the training program stopped: {words}");
+            self.session.update(|session| session.lost_worker(words));
+            self.end();
+        });
+        worker.set_onmessage(Some(message.as_ref().unchecked_ref()));
+        worker.set_onerror(Some(error.as_ref().unchecked_ref()));
+        self.worker.set_value(Some(Handle { worker, _message: message, _error: error }));
+    }
+
+    /// Leaves the run.
+    pub fn stop(self) {
+        let stage = self.session.with_untracked(|session| session.stage.clone());
+        if !stage.is_active() {
+            return;
+        }
+        self.session.update(|session| session.stage = Stage::Stopping);
+        if stage == Stage::Starting {
+            // Nobody knows of this device yet.
+            return self.hear(SessionEvent::Left);
+        }
+        self.send(&Command::Leave);
+        let number = self.number.get_value();
+        let deadline = move || {
+            if self.number.get_value() == number
+                && self.session.with_untracked(|session| session.stage == Stage::Stopping)
+            {
+                self.hear(SessionEvent::Left);
+            }
+        };
+        set_timeout(deadline, FAREWELL);
+    }
+
+    fn hear(self, event: SessionEvent) {
+        self.session.update(|session| session.apply(event));
+        if self.session.with_untracked(|session| !session.stage.is_active()) {
+            self.end();
+        }
+    }
+
+    /// Ends the worker, if there is one. The next join gets a fresh one.
+    fn end(self) {
+        self.number.update_value(|number| *number += 1);
+        self.worker.set_value(None);
+    }
+
+    fn send(self, command: &Command) {
+        let Ok(text) = serde_json::to_string(command) else { return };
+        self.worker.with_value(|handle| {
+            if let Some(handle) = handle {
+                // Text can always be cloned over to a worker.
+                let _ = handle.worker.post_message(&JsValue::from_str(&text));
+            }
+        });
+    }
+}
+
+fn read(event: &MessageEvent) -> Option<SessionEvent> {
+    let text = event.data().as_string()?;
+    match serde_json::from_str(&text) {
+        Ok(event) => Some(event),
+        Err(error) => {
+            leptos::logging::warn!("the training program said something unknown: {error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What this device is doing, in words, and the button that starts or stops it.
+
+use leptos::prelude::*;
+
+use crate::{
+    browser::{address::Wishes, name},
+    components::time_bar::total,
+    format::{count, seconds},
+    live::Live,
+    run_facts,
+    session::Stage,
+    tab::{Join, Tab},
+    words::{self, Tone, Words},
+};
+
+#[component]
+pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView {
+    let live = expect_context::<Live>();
+    let phase = run_facts::phase(live);
+    let given = wishes.name.clone().or_else(name::recall);
+    let called = RwSignal::new(name::tidy(&given.unwrap_or(default_name.clone())));
+
+    let stage = Memo::new(move |_| tab.session.with(|session| session.stage.clone()));
+    let active = Memo::new(move |_| stage.with(Stage::is_active));
+    // A run that is over takes nobody; the words for that come before the words for an idle device.
+    let over = Memo::new(move |_| !active.get() && phase.get().is_some_and(words::is_over));
+    let said = Memo::new(move |_| {
+        stage.with(|stage| if over.get() { over_words(stage) } else { words::stage(stage) })
+    });
+    let fault = move || {
+        stage.with(|stage| match stage {
+            Stage::Crashed(words) if !words.is_empty() => Some(words.clone()),
+            _ => None,
+        })
+    };
+
+    // Beside the state, not in it: a screen reader must not speak at every step.
+    let now = move || {
+        tab.session.with(|session| match (&session.stage, &session.work, &session.run) {
+            (Stage::Training, Some(work), Some(run)) => Some(format!(
+                "{}. Step {} took {}.",
+                words::capital(&words::part(&session.hops, &run.model)),
+                count(work.step),
+                seconds(total(&work.timings))
+            )),
+            (Stage::Training | Stage::Loading, _, Some(run)) => {
+                Some(format!("{}.", words::capital(&words::part(&session.hops, &run.model))))
+            }
+            _ => None,
+        })
+    };
+
+    let automatic = wishes.join;
+    let join = move || {
+        let typed = name::tidy(&called.get_untracked());
+        let called = if typed.is_empty() { default_name.clone() } else { typed };
+        tab.join(Join { name: called, backend: wishes.backend, allow_software_gpu: wishes.software_gpu });
+    };
+    if automatic {
+        join();
+    }
+    let pressed = move |event: web_sys::SubmitEvent| {
+        // The form is for the Enter key; it never goes anywhere.
+        event.prevent_default();
+        name::keep(&name::tidy(&called.get_untracked()));
+        join();
+    };
+    view! {
+        <section class="card join" data-tone=move || said.with(|words| words.tone.name()) aria-labelledby="state-title">
+            <div
+                class="state"
+                role="status"
+                aria-live="polite"
+                data-testid="state"
+                data-state=move || if over.get() { "over" } else { stage.with(Stage::name) }
+            >
+                <h2 id="state-title">
+                    <span class="state-mark" aria-hidden="true"></span>
+                    <span data-testid="state-title">{move || said.with(|words| words.title.clone())}</span>
+                </h2>
+                <p data-testid="state-detail">{move || said.with(|words| words.detail.clone())}</p>
+                {move || fault().map(|words| view! { <p class="quiet fault">{words}</p> })}
+            </div>
+            <form class="join-form" on:submit=pressed hidden=move || active.get() || over.get()>
+                <button type="submit" class="button primary big" data-testid="join">
+                    {move || stage.with(button)}
+                </button>
+                <label>
+                    <span>"Name, shown to the organizer"</span>
+                    <input
+                        type="text"
+                        maxlength=name::LONGEST.to_string()
+                        autocomplete="nickname"
+                        spellcheck="false"
+                        data-testid="name"
+                        prop:value=called
+                        on:input=move |event| called.set(event_target_value(&event))
+                    />
+                </label>
+            </form>
+            <button
+                type="button"
+                class="button big"
+                data-testid="stop"
+                hidden=move || !active.get()
+                disabled=move || stage.with(|stage| *stage == Stage::Stopping)
+                on:click=move |_| tab.stop()
+            >
+                "Stop"
+            </button>
+            <p class="now" data-testid="now">{now}</p>
+            <p class="quiet" hidden=over>"You can leave at any time. Closing the tab is enough."</p>
+        </section>
+    }
+}
+
+fn button(stage: &Stage) -> &'static str {
+    match stage {
+        Stage::Crashed(_) => "Restart",
+        Stage::Refused(_) | Stage::Failed(_) | Stage::Unloadable => "Try again",
+        Stage::Left => "Join again",
+        _ => "Join",
+    }
+}
+
+fn over_words(stage: &Stage) -> Words {
+    match stage {
+        Stage::Over(_) => words::stage(stage),
+        _ => Words {
+            tone: Tone::Calm,
+            title: "This run is over".to_owned(),
+            detail: "There is nothing left to train here. What came of it is below.".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,128 @@
+//! `cargo xtask bench`: measures, keeps the numbers as JSON and prints them as a table.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{process, run, setup, workspace::Workspace};
+
+/// A model whose training step is timed. The vocabulary is [`VOCABULARY`], the batch [`SEQUENCES`].
+pub struct Shape {
+    pub name: &'static str,
+    pub layers: u32,
+    pub width: u32,
+    pub heads: u32,
+    pub context: u32,
+}
+
+pub const SHAPES: [Shape; 3] = [
+    Shape { name: "nano", layers: 3, width: 48, heads: 3, context: 64 },
+    Shape { name: "micro", layers: 4, width: 128, heads: 4, context: 128 },
+    Shape { name: "d256", layers: 4, width: 256, heads: 4, context: 128 },
+];
+pub const VOCABULARY: u32 = 256;
+pub const SEQUENCES: u32 = 8;
+
+/// Tokens per second of one full training step, natively and in Chromium, from the median of several steps.
+pub fn engine(workspace: &Workspace) -> Result<()> {
+    setup::for_building(workspace)?;
+    let browser = setup::browser(workspace)?;
+    run::build(workspace)?;
+
+    let mut rows = Vec::new();
+    for shape in &SHAPES {
+        let mut command = workspace.cargo();
+        command.args(["run", "--example", "bench_step", "--"]).args(arguments(shape));
+        rows.extend(measure(&mut command)?.into_iter().map(|row| native(shape, row)));
+    }
+    let mut command = workspace.cargo();
+    command
+        .args(["run", "--bin", "bench_tab"])
+        .env("COHORT_BIN", workspace.cohort())
+        .env("CHROME", &browser.chromium)
+        .env("CHROMEDRIVER", &browser.driver);
+    rows.extend(measure(&mut command)?);
+
+    let folder = workspace.target.join("bench");
+    let file = folder.join("engine.json");
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&file, format!("{:#}\n", Value::from(rows.clone()))))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    println!("{}", table(&rows));
+    println!("written to {}", file.display());
+    Ok(())
+}
+
+/// For `engine/examples/bench_step.rs`.
+fn arguments(shape: &Shape) -> Vec<String> {
+    [
+        ("--layers", shape.layers),
+        ("--widths", shape.width),
+        ("--heads", shape.heads),
+        ("--context", shape.context),
+        ("--vocabulary", VOCABULARY),
+        ("--sequences", SEQUENCES),
+    ]
+    .into_iter()
+    .flat_map(|(name, value)| [name.to_owned(), value.to_string()])
+    .collect()
+}
+
+/// A line of `bench_step` in the words of the table.
+fn native(shape: &Shape, mut row: Value) -> Value {
+    row["shape"] = json!(shape.name);
+    row["where"] = json!("native");
+    row["backend"] = json!("cpu");
+    row
+}
+
+/// Runs a program that prints one JSON object a line.
+fn measure(command: &mut Command) -> Result<Vec<Value>> {
+    let words = process::words(command);
+    eprintln!("$ {words}");
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start `{words}`"))?;
+    ensure!(output.status.success(), "`{words}` failed");
+    let rows = rows(&String::from_utf8_lossy(&output.stdout))?;
+    ensure!(!rows.is_empty(), "`{words}` printed no numbers");
+    Ok(rows)
+}
+
+fn rows(text: &str) -> Result<Vec<Value>> {
+    text.lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).with_context(|| format!("not JSON: {line}")))
+        .collect()
+}
+
+fn table(rows: &[Value]) -> String {
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or("?").to_owned();
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+    let mut lines = vec![
+        "| shape | where | backend | tokens/s | median step |".to_owned(),
+        "|---|---|---|---:|---:|".to_owned(),
+    ];
+    lines.extend(rows.iter().map(|row| {
+        let [shape, place, backend] = ["shape", "where", "backend"].map(|name| text(row, name));
+        let [rate, step] = ["tokens_per_second", "median_seconds"].map(|name| number(row, name));
+        format!("| {shape} | {place} | {backend} | {rate:.0} | {step:.3} s |")
+    }));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_a_table() {
+        let printed = "warming up\n{\"tokens_per_second\":1234.5,\"median_seconds\":0.25}\n";
+        let rows: Vec<_> = rows(printed).unwrap().into_iter().map(|row| native(&SHAPES[0], row)).collect();
+        let table = table(&rows);
+        assert!(table.ends_with("| nano | native | cpu | 1234 | 0.250 s |"), "{table}");
+    }
+}

@@ -1,0 +1,15 @@
+//! What `cargo xtask` does. A library, so that the end-to-end tests share [`chromium`] with it.
+
+pub mod bench;
+pub mod chromium;
+pub mod mirror;
+pub mod pages;
+pub mod precompress;
+pub mod process;
+pub mod run;
+pub mod setup;
+pub mod stamp;
+pub mod system;
+pub mod test;
+pub mod tools;
+pub mod workspace;
