@@ -30,8 +30,9 @@ fn value(headers: &HeaderMap, name: &str) -> String {
 
 /// Addresses of the scripts and modules that a page names.
 fn named_files(html: &str) -> Vec<String> {
-    let quoted = html.split(['"', '\'']).filter(|part| part.starts_with('/') && part.contains('.'));
-    quoted.map(str::to_owned).collect()
+    let is_file =
+        |part: &&str| part.starts_with('/') && part.contains('.') && !part.contains(['>', ' ', '\n']);
+    html.split(['"', '\'']).filter(is_file).map(str::to_owned).collect()
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ pub enum Device {
 
 impl Device {
     /// burn's CPU backend. Slower than [`Device::Host`]; runs the very code of the WebGPU path.
+    #[cfg(not(web))]
     pub fn flex() -> Self {
         Device::Burn(burn::tensor::Device::flex())
     }

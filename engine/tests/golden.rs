@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use engine::{
     device::Device,
-    golden::{Scope, Splits, Tolerances, check},
+    golden::{DRAWN, Scope, Splits, Tolerances, check, drawn},
 };
 
 fn folder() -> PathBuf {
@@ -42,4 +42,9 @@ fn tensors_agree_with_the_golden_vectors() {
     // The same code as on WebGPU; burn's CPU backend is slow, so not every split of the same arithmetic.
     let scope = Scope { splits: Splits::Two, ..Scope::full() };
     passes(&Device::flex(), &scope);
+}
+
+#[test]
+fn drawn_weights_are_the_same_bits_as_in_a_browser() {
+    assert_eq!(futures::executor::block_on(drawn()), Ok(DRAWN));
 }

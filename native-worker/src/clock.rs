@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
-
 pub struct Clock {
     start: Instant,
-    io: Handle,
 }
 
 impl Clock {
-    pub fn new(io: Handle) -> Self {
-        Self { start: Instant::now(), io }
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
     }
 }
 
@@ -21,8 +18,7 @@ impl engine::session::host::Clock for Clock {
     }
 
     async fn sleep(&self, seconds: f64) {
-        let sleep = self.io.spawn(tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))));
-        let _ = sleep.await;
+        tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await;
     }
 
     /// Nothing to let in: the network lives on threads of its own.

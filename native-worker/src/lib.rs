@@ -53,9 +53,11 @@ pub fn work(options: Options) -> anyhow::Result<()> {
         }
     });
     let handle = io.handle().clone();
+    // Timers of the session, which runs on this thread, belong to that runtime too.
+    let _timers = io.enter();
     let host = Host {
         network: network::Network::new(link.clone(), handle.clone()),
-        clock: clock::Clock::new(handle.clone()),
+        clock: clock::Clock::new(),
         blobs: blobs::Blobs::new(Arc::new(link), handle),
         tell: Box::new(report::report),
     };

@@ -106,6 +106,14 @@ impl Tab {
         Ok(())
     }
 
+    /// The whole page, also what lies below the fold.
+    pub async fn screenshot_of_all(&self, file: &Path) -> Result<()> {
+        let picture =
+            self.devtools("Page.captureScreenshot", json!({ "captureBeyondViewport": true })).await?;
+        fs::write(file, base64(picture["data"].as_str().context("no picture")?)?)?;
+        Ok(())
+    }
+
     /// Size of the page in CSS pixels, as on a device of that size; also the colours.
     pub async fn set_device(&self, width: u32, height: u32, dark: bool) -> Result<()> {
         let metrics =

@@ -32,7 +32,9 @@ async fn a_tab_is_read_and_steered() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let picture = folder.path().join("page.png");
     tab.screenshot(&picture).await?;
-    ensure!(std::fs::read(picture)?.starts_with(b"\x89PNG"), "the picture is no PNG");
+    ensure!(std::fs::read(&picture)?.starts_with(b"\x89PNG"), "the picture is no PNG");
+    tab.screenshot_of_all(&picture).await?;
+    ensure!(std::fs::read(&picture)?.starts_with(b"\x89PNG"), "the picture of all is no PNG");
     tab.set_offline(true).await?;
     ensure!(tab.execute("return navigator.onLine", json!([])).await? == false, "the tab is still online");
     Ok(())

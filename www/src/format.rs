@@ -57,9 +57,9 @@ pub fn about(s: f64) -> String {
     let (minutes, hours, days) = (s / 60, s / 3600, s / 86400);
     match s {
         0..60 => format!("{s} s"),
-        60..600 if s % 60 != 0 => format!("{minutes} min {} s", s % 60),
+        60..600 if !s.is_multiple_of(60) => format!("{minutes} min {} s", s % 60),
         60..3600 => format!("{minutes} min"),
-        3600..86400 if minutes % 60 != 0 => format!("{hours} h {} min", minutes % 60),
+        3600..86400 if !minutes.is_multiple_of(60) => format!("{hours} h {} min", minutes % 60),
         3600..86400 => format!("{hours} h"),
         _ => format!("{} {} h", plural(days, "day", "days"), hours % 24),
     }

@@ -49,10 +49,13 @@ fn build_into(workspace: &Workspace, kept: &Path, pages: &Path) -> Result<()> {
 }
 
 fn trunk(workspace: &Workspace, dist: &Path) -> Result<()> {
+    // Without `--release` Trunk calls no wasm-opt, which may be missing; cargo's profile is the same.
+    let optimize = workspace.find_program("wasm-opt").is_some();
+    let mode: &[&str] = if optimize { &["--release"] } else { &["--cargo-profile", "release"] };
     let mut command = workspace.command("trunk");
-    command.current_dir(&workspace.root).args(["build", "--release", "--dist"]).arg(dist);
+    command.current_dir(&workspace.root).arg("build").args(mode).arg("--dist").arg(dist);
     for_the_browser(&mut command, &workspace.web_target());
-    // Trunk reads it as a flag of its own and trips over values such as "1".
+    // Trunk reads it as a flag of its own and trips over some values.
     command.env_remove("NO_COLOR");
     process::run(&mut command)
 }

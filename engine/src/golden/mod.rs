@@ -17,10 +17,36 @@ pub use report::Report;
 pub use splits::{Scope, Splits};
 pub use tolerances::Tolerances;
 
-use crate::device::Device;
+use protocol::spec::{Hop, ModelSpec};
+
+use crate::{device::Device, parameters::ParameterSet, shapes};
 
 /// Gives a file's bytes by its name; None if there is no such file.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// [`fingerprint`] of the weights that seed 2026 draws for the model of [`drawn_model`]: the same on every
+/// platform.
+pub const DRAWN: u64 = 12_613_906_057_712_327_219;
+
+/// A small model whose drawn weights are compared between platforms.
+pub fn drawn_model() -> ModelSpec {
+    ModelSpec { vocabulary: 256, positions: 64, width: 48, heads: 3, layers: 3, tie_embeddings: false }
+}
+
+/// The fingerprint to compare with [`DRAWN`].
+///
+/// # Errors
+///
+/// [`GoldenError::Parameters`] when the weights cannot be read.
+pub async fn drawn() -> Result<u64, GoldenError> {
+    let model = drawn_model();
+    let hops = [Hop { index: 0, part: shapes::whole(&model) }];
+    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Host).export(false).await?;
+    // FNV-1a.
+    Ok(file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    }))
+}
 
 /// Checks everything among `names` that this crate can compute: `adamw.json` and every set `gpt2-*.json`.
 ///

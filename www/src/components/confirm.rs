@@ -20,9 +20,12 @@ pub fn Confirm<T: Clone + Send + Sync + 'static>(
     let dialog = NodeRef::<Dialog>::new();
     Effect::new(move |_| {
         let Some(dialog) = dialog.get() else { return };
-        let asked = question.with(Option::is_some);
-        // A dialog that is open already refuses to open; that is as good.
-        let _ = if asked { dialog.show_modal() } else { Ok(dialog.close()) };
+        if !question.with(Option::is_some) {
+            dialog.close();
+        } else if !dialog.open() {
+            // Fails only for a dialog that is not on the page.
+            let _ = dialog.show_modal();
+        }
     });
     let dismiss = move || question.set(None);
     let confirmed = move |_| {
