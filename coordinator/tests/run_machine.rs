@@ -435,9 +435,10 @@ fn a_resumed_run_goes_on_where_the_manifest_says() {
     let mut world = World::new(settings(7, Stages::Auto, 1), None);
     world.join(1.0);
     while world.machine.snapshot().is_none() {
-        world.happen(0);
+        world.happen(world.said.len()); // a commit, if there is one
     }
     let manifest = world.machine.snapshot().unwrap().clone();
+    assert_eq!(manifest.steps_done, 3);
     let mut resumed = World::new(settings(7, Stages::Auto, 1), Some(manifest.clone()));
     resumed.store = world.store.clone();
     resumed.join(1.0);

@@ -149,14 +149,14 @@ impl Machine {
                     w.rtt = Some(rtt);
                 }
             }
-            Event::Gone { worker, why } => self.gone(now, worker, &why, &mut out),
+            Event::Gone { worker, why } => self.gone(worker, &why, &mut out),
             Event::Committed { steps_done } => self.committed(now, steps_done, &mut out),
             Event::CommitFailed { steps_done, why } => self.commit_failed(now, steps_done, why, &mut out),
             Event::Asked(command) => self.asked(now, command, &mut out),
             Event::Tick => {
                 for worker in self.roster.silent(now, self.settings.lease) {
                     let seconds = self.settings.lease.as_secs() as u32;
-                    self.close(now, worker, Refusal::LeaseEnded { seconds }, &mut out);
+                    self.close(worker, Refusal::LeaseEnded { seconds }, &mut out);
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Machine {
         }
     }
 
-    fn gone(&mut self, now: Duration, worker: WorkerId, why: &str, out: &mut Vec<Action>) {
+    fn gone(&mut self, worker: WorkerId, why: &str, out: &mut Vec<Action>) {
         if !self.roster.leave(worker) {
             return;
         }
@@ -267,15 +267,15 @@ impl Machine {
         if held {
             self.discard_plan(format!("{worker} left: {why}"), out);
         }
-        self.try_plan(now, out);
+        self.try_plan(out);
     }
 
     /// Turn a worker away and go on without it.
-    fn close(&mut self, now: Duration, worker: WorkerId, refusal: Refusal, out: &mut Vec<Action>) {
+    fn close(&mut self, worker: WorkerId, refusal: Refusal, out: &mut Vec<Action>) {
         let words = refusal.to_string();
         out.push(Action::Record(Record::WorkerRefused { worker, words: words.clone() }));
         out.push(Action::Close { worker, refusal });
-        self.gone(now, worker, &words, out);
+        self.gone(worker, &words, out);
     }
 
     // --- what workers say ------------------------------------------------------------------------
@@ -289,18 +289,18 @@ impl Machine {
             Message::StepReport(report) => self.step_report(now, worker, report, out),
             Message::ValidationReport(report) => self.validation_report(now, worker, report, out),
             Message::SnapshotReady(part) => self.snapshot_part(worker, part, out),
-            Message::Leaving { reason } => self.gone(now, worker, &reason, out),
-            Message::Fault(fault) => self.fault(now, worker, fault, out),
+            Message::Leaving { reason } => self.gone(worker, &reason, out),
+            Message::Fault(fault) => self.fault(worker, fault, out),
             _ => {
                 let detail = "it is not for a worker to say at this point".into();
-                self.close(now, worker, Refusal::Unexpected { message: name.into(), detail }, out);
+                self.close(worker, Refusal::Unexpected { message: name.into(), detail }, out);
             }
         }
     }
 
     fn profiled(&mut self, now: Duration, worker: WorkerId, profile: Profile, out: &mut Vec<Action>) {
         if let Err(refusal) = check_profile(&profile) {
-            self.close(now, worker, refusal, out);
+            self.close(worker, refusal, out);
             return;
         }
         out.push(Action::Record(Record::WorkerProfiled {
@@ -313,7 +313,7 @@ impl Machine {
             w.profile = Some(profile);
         }
         match &self.in_force {
-            None => self.try_plan(now, out),
+            None => self.try_plan(out),
             Some(in_force) => {
                 let promised = plan::make(&self.settings.run, self.settings.stages, &self.roster.measured());
                 self.replan =
@@ -344,7 +344,7 @@ impl Machine {
             return;
         }
         if !report.squared_norm.is_finite() || report.losses.iter().any(|l| !l.is_finite()) {
-            self.not_finite(now, worker, "its loss or gradient norm", out);
+            self.not_finite(worker, "its loss or gradient norm", out);
             return;
         }
         let micro_batches = self.settings.run.micro_batches as usize;
@@ -354,7 +354,7 @@ impl Machine {
             Ok(()) => self.advance(now, out),
             Err(e) => {
                 let refusal = Refusal::NotInPlan { message: "StepReport".into(), detail: e.to_string() };
-                self.close(now, worker, refusal, out);
+                self.close(worker, refusal, out);
             }
         }
     }
@@ -370,7 +370,7 @@ impl Machine {
             return;
         }
         if !report.loss.is_finite() {
-            self.not_finite(now, worker, "its validation loss", out);
+            self.not_finite(worker, "its validation loss", out);
             return;
         }
         let Some(InForce { plan, activity: Activity::Stepping(step) }) = &mut self.in_force else { return };
@@ -380,7 +380,7 @@ impl Machine {
             Err("this worker does not hold the head".into())
         };
         if let Err(detail) = checked {
-            self.close(now, worker, Refusal::NotInPlan { message: "ValidationReport".into(), detail }, out);
+            self.close(worker, Refusal::NotInPlan { message: "ValidationReport".into(), detail }, out);
             return;
         }
         if let Some(loss) = step.validation_loss() {
@@ -439,34 +439,34 @@ impl Machine {
         }
     }
 
-    fn fault(&mut self, now: Duration, worker: WorkerId, fault: Fault, out: &mut Vec<Action>) {
+    fn fault(&mut self, worker: WorkerId, fault: Fault, out: &mut Vec<Action>) {
         use protocol::message::FaultKind::*;
         if fault.epoch != self.epoch {
             return;
         }
         match fault.kind {
             // Nobody can tell from here whose fault these are: take the step back.
-            NotFinite => self.not_finite(now, worker, &fault.detail, out),
-            BadTensor => self.take_back(now, format!("{worker} got a broken tensor: {}", fault.detail), out),
+            NotFinite => self.not_finite(worker, &fault.detail, out),
+            BadTensor => self.take_back(format!("{worker} got a broken tensor: {}", fault.detail), out),
             Device | Weights => {
                 let refusal = Refusal::Unexpected { message: "Fault".into(), detail: fault.detail };
-                self.close(now, worker, refusal, out);
+                self.close(worker, refusal, out);
             }
         }
     }
 
-    fn not_finite(&mut self, now: Duration, worker: WorkerId, what: &str, out: &mut Vec<Action>) {
-        self.take_back(now, format!("{worker} met NaN or infinity: {what}"), out);
+    fn not_finite(&mut self, worker: WorkerId, what: &str, out: &mut Vec<Action>) {
+        self.take_back(format!("{worker} met NaN or infinity: {what}"), out);
     }
 
     /// Discard the work since the last snapshot and try again, a few times.
-    fn take_back(&mut self, now: Duration, why: String, out: &mut Vec<Action>) {
+    fn take_back(&mut self, why: String, out: &mut Vec<Action>) {
         self.faults += 1;
         self.discard_plan(why.clone(), out);
         if self.faults >= MAX_FAULTS {
             self.end(DrainReason::Stopped, format!("stopped after {MAX_FAULTS} faults; the last: {why}"), out);
         } else {
-            self.try_plan(now, out);
+            self.try_plan(out);
         }
     }
 
@@ -480,7 +480,7 @@ impl Machine {
             Command::Start => {
                 self.paused = false;
                 match &self.in_force {
-                    None => self.try_plan(now, out),
+                    None => self.try_plan(out),
                     Some(InForce { activity: Activity::Holding, .. }) => self.boundary(now, out),
                     Some(_) => {}
                 }
@@ -502,7 +502,7 @@ impl Machine {
             }
             Command::Remove(worker) => {
                 if self.roster.contains(worker) {
-                    self.close(now, worker, Refusal::Removed, out);
+                    self.close(worker, Refusal::Removed, out);
                 }
             }
         }
@@ -540,7 +540,7 @@ impl Machine {
     }
 
     /// Make a plan if there is none and the workers suffice.
-    fn try_plan(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn try_plan(&mut self, out: &mut Vec<Action>) {
         if self.in_force.is_some() || self.over.is_some() {
             return;
         }
@@ -550,14 +550,16 @@ impl Machine {
             return;
         }
         match plan::make(&self.settings.run, self.settings.stages, &measured) {
-            Ok(plan) => self.put_in_force(now, plan, out),
+            Ok(plan) => self.put_in_force(plan, out),
             Err(e) => self.enter(Phase::Waiting, e.to_string(), out),
         }
     }
 
-    fn put_in_force(&mut self, now: Duration, plan: Plan, out: &mut Vec<Action>) {
-        let _ = now;
+    fn put_in_force(&mut self, plan: Plan, out: &mut Vec<Action>) {
         let former = self.in_force.take();
+        if former.is_none() {
+            self.roll_back();
+        }
         self.epoch += 1;
         self.started = true;
         self.replan = false;
@@ -614,10 +616,16 @@ impl Machine {
         // Frames and reports of the discarded plan carry its number, which is never used again.
         self.epoch += 1;
         self.collecting = None;
+    }
+
+    /// Back to the last snapshot that counts, or to the beginning.
+    fn roll_back(&mut self) {
         self.steps_done = self.snapshot.as_ref().map_or(0, |m| m.steps_done);
         self.curve.retain(|p| p.step <= self.steps_done);
         // A point whose validation was still due is due again only if the weights are back at it.
         self.pending_point = self.pending_point.take().filter(|p| p.step == self.steps_done);
+        // A snapshot still being written is of work that is now done again.
+        self.committing = None;
     }
 
     // --- steps -----------------------------------------------------------------------------------
@@ -650,7 +658,7 @@ impl Machine {
         } else if self.replan {
             if self.saved() {
                 match plan::make(&self.settings.run, self.settings.stages, &self.roster.measured()) {
-                    Ok(plan) => self.put_in_force(now, plan, out),
+                    Ok(plan) => self.put_in_force(plan, out),
                     Err(_) => {
                         self.replan = false;
                         self.open_step(now, out);
