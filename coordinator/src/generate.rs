@@ -22,7 +22,10 @@ pub fn generate(
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read(&path).with_context(|| {
-            format!("{} cannot be read; give the folder of a checkpoint, such as checkpoints/step-000100", path.display())
+            format!(
+                "{} cannot be read; give the folder of a checkpoint, such as checkpoints/step-000100",
+                path.display()
+            )
         })
     };
     let saved: SavedTokenizer = serde_json::from_slice(&read("tokenizer.cohort.json")?)

@@ -103,8 +103,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
 
     let machine = Machine::new(settings, manifest);
     let (events, queue) = mpsc::channel(EVENT_QUEUE);
-    let (view, views) =
-        watch::channel(serde_json::to_string(&machine.view(std::time::Duration::ZERO))?);
+    let (view, views) = watch::channel(serde_json::to_string(&machine.view(std::time::Duration::ZERO))?);
     let (curve, curves) = watch::channel(Arc::new(machine.curve().to_vec()));
     let points = broadcast::Sender::new(POINT_QUEUE);
     let shared = Arc::new(Shared {

@@ -18,7 +18,10 @@ use engine::learning_rate::LearningRate;
 use proptest::prelude::*;
 use protocol::{
     blob::BlobRef,
-    message::{Fault, FaultKind, Hello, Message, Pass, Profile, SnapshotReady, StepReport, Timings, ValidationReport, WorkerKind},
+    message::{
+        Fault, FaultKind, Hello, Message, Pass, Profile, SnapshotReady, StepReport, Timings,
+        ValidationReport, WorkerKind,
+    },
     refusal::Refusal,
     spec::{Assignment, Backend, ModelSpec, OptimizerSpec, RunSpec, WeightSource},
     tensor::Encoding,
@@ -199,7 +202,11 @@ impl World {
                     let text = format!("{worker} {} {:?}", a.epoch, peer.history);
                     let blob = BlobRef::of(text.as_bytes());
                     self.store.insert(blob.hash.0, peer.history.clone());
-                    say(Message::SnapshotReady(SnapshotReady { epoch: a.epoch, steps_done: peer.step, blob }));
+                    say(Message::SnapshotReady(SnapshotReady {
+                        epoch: a.epoch,
+                        steps_done: peer.step,
+                        blob,
+                    }));
                 }
             }
             Message::Revoke { .. } => peer.assignment = None,

@@ -45,8 +45,7 @@ fn normal(stream: u64, deviation: f64, len: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(len + 1);
     for pair in 0..len.div_ceil(2) as u64 {
         let radius = deviation * libm::sqrt(-2.0 * libm::log(unit(random(stream, 2 * pair))));
-        let (sine, cosine) =
-            libm::sincos(2.0 * std::f64::consts::PI * unit(random(stream, 2 * pair + 1)));
+        let (sine, cosine) = libm::sincos(2.0 * std::f64::consts::PI * unit(random(stream, 2 * pair + 1)));
         values.push((radius * cosine) as f32);
         values.push((radius * sine) as f32);
     }

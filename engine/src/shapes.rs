@@ -79,10 +79,7 @@ pub fn head_table(model: &ModelSpec) -> &'static str {
 /// Parameters of the embedding.
 pub fn embedding(model: &ModelSpec) -> Vec<ParameterShape> {
     let d = model.width as usize;
-    vec![
-        table(TOKEN_TABLE, model.vocabulary as usize, d),
-        table(POSITION_TABLE, model.positions as usize, d),
-    ]
+    vec![table(TOKEN_TABLE, model.vocabulary as usize, d), table(POSITION_TABLE, model.positions as usize, d)]
 }
 
 /// Parameters of layer `index`, in the order of [`LAYER_SUFFIXES`].

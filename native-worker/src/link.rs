@@ -5,7 +5,9 @@
 pub enum LinkError {
     #[error("`{0}` is not a link; give the one that the coordinator printed, such as http://127.0.0.1:8080")]
     NotALink(String),
-    #[error("links that begin with https are not supported by this program yet; use the coordinator's http link")]
+    #[error(
+        "links that begin with https are not supported by this program yet; use the coordinator's http link"
+    )]
     NoTls,
 }
 

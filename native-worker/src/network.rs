@@ -54,13 +54,10 @@ pub struct Transport {
 async fn open(link: &Link) -> Result<Transport, HostError> {
     let words = |e: &dyn std::fmt::Display| HostError(format!("{} cannot be reached: {e}", link.session()));
     let mut request = link.session().into_client_request().map_err(|e| words(&e))?;
-    request
-        .headers_mut()
-        .insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let config = WebSocketConfig::default().max_message_size(Some(MAX_FRAME)).max_frame_size(Some(MAX_FRAME));
     // Nagle's algorithm would hold back small frames such as reports.
-    let (socket, _) =
-        connect_async_with_config(request, Some(config), true).await.map_err(|e| words(&e))?;
+    let (socket, _) = connect_async_with_config(request, Some(config), true).await.map_err(|e| words(&e))?;
     let (mut sink, mut stream) = socket.split();
     let (outbox, mut to_send) = mpsc::channel::<Message>(QUEUE);
     let (received, inbox) = mpsc::channel(QUEUE);

@@ -4,7 +4,9 @@ use protocol::{spec::Hop, tab::SessionEvent};
 
 pub fn report(event: SessionEvent) {
     match event {
-        SessionEvent::Welcomed { worker, run } => tracing::info!("welcomed as worker {worker} of run {}", run.name),
+        SessionEvent::Welcomed { worker, run } => {
+            tracing::info!("welcomed as worker {worker} of run {}", run.name)
+        }
         SessionEvent::Profiled { profile } => tracing::info!(
             "{:?} ({}): {:.2} ms a layer",
             profile.backend,

@@ -1,8 +1,14 @@
 //! `cohort serve` on a free port with a folder of its own.
 
-use std::{ffi::OsStr, fs, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use protocol::view::{CurvePoint, RunView};
 use tempfile::TempDir;
 
@@ -11,6 +17,7 @@ use crate::{
     cohort,
     process::Process,
     wait::{LIMIT, wait_until},
+    worker::NativeWorker,
 };
 
 const START: Duration = Duration::from_secs(120);
@@ -22,6 +29,7 @@ pub struct Coordinator {
     /// The link with the organizer's token.
     pub organizer: String,
     pub api: Api,
+    workers: Mutex<Vec<NativeWorker>>,
     folder: TempDir,
 }
 
@@ -49,7 +57,28 @@ impl Coordinator {
         let organizer = process.wait_for_line("the organizer's link", START, after("organizer: ")).await?;
         let token = organizer.split_once("#token=").context("the organizer's link has no token")?.1;
         let url = url.trim_end_matches('/').to_owned();
-        Ok(Self { api: Api::new(&url, token), process, url, organizer, folder })
+        let api = Api::new(&url, token);
+        Ok(Self { api, process, url, organizer, workers: Mutex::default(), folder })
+    }
+
+    /// A native worker on the CPU. Waiting for the run fails when it ends otherwise than well.
+    pub fn start_worker(&self, name: &str) -> Result<()> {
+        let worker = NativeWorker::start(&self.url, name)?;
+        self.workers().push(worker);
+        Ok(())
+    }
+
+    /// As many as asked, named `native-1` and so on.
+    pub fn start_workers(&self, count: usize) -> Result<()> {
+        (1..=count).try_for_each(|number| self.start_worker(&format!("native-{number}")))
+    }
+
+    fn workers(&self) -> MutexGuard<'_, Vec<NativeWorker>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ensure_workers_well(&self) -> Result<()> {
+        self.workers().iter_mut().try_for_each(|worker| worker.process.ensure_well())
     }
 
     pub fn data(&self) -> PathBuf {
@@ -64,20 +93,22 @@ impl Coordinator {
     /// Waits until the run is as asked.
     ///
     /// # Errors
-    /// After [`LIMIT`], or when the run stops.
+    /// After [`LIMIT`], or when the run ends before.
     pub async fn wait_for_run(&self, what: &str, asked: impl Fn(&RunView) -> bool) -> Result<RunView> {
         wait_until(what, LIMIT, async || {
+            self.ensure_workers_well()?;
             let run = self.api.run().await?;
-            finished(&run)?;
-            Ok(asked(&run).then_some(run))
+            let over = finished(&run)?;
+            let run = asked(&run).then_some(run);
+            ensure!(run.is_some() || !over, "the run has finished without {what}");
+            Ok(run)
         })
         .await
     }
 
     /// Waits for the last step, and gives the whole learning curve.
     pub async fn wait_for_finish(&self) -> Result<Vec<CurvePoint>> {
-        wait_until("the run to finish", LIMIT, async || Ok(finished(&self.api.run().await?)?.then_some(())))
-            .await?;
+        self.wait_for_run("the end", |run| run.phase == Phase::Finished).await?;
         self.api.curve().await
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 use crate::wait::wait_until;
 
 /// Lines shown when a test fails.
-const SHOWN: usize = 80;
+const SHOWN: usize = 60;
 
 /// Killed, with all that it started, when dropped.
 pub struct Process {
@@ -81,6 +81,17 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
+    /// # Errors
+    /// When it has ended otherwise than well, with what it said.
+    pub fn ensure_well(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) if !status.success() => {
+                bail!("{} ended ({status}):\n{}", self.name, self.lines().join("\n"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub async fn wait_for_end(&mut self, limit: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.name);
         wait_until(&what, limit, async || Ok(self.child.try_wait()?)).await
@@ -89,11 +100,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let lines = self.lines();
-            eprintln!("--- {}, the last lines:", self.name);
-            lines.iter().skip(lines.len().saturating_sub(SHOWN)).for_each(|line| eprintln!("{line}"));
-        }
+        // The test's output, which is shown when it fails.
+        let lines = self.lines();
+        eprintln!("--- {}, the last lines:", self.name);
+        lines.iter().skip(lines.len().saturating_sub(SHOWN)).for_each(|line| eprintln!("{line}"));
         // The group may live on after its first process, so this does not depend on how that one ended.
         xtask::process::kill_group(self.id);
     }

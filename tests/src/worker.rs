@@ -10,15 +10,10 @@ pub struct NativeWorker {
 
 impl NativeWorker {
     /// Joins the run at this address, computing on the CPU.
-    pub fn start(url: &str, name: &str, arguments: &[&str]) -> Result<Self> {
+    pub fn start(url: &str, name: &str) -> Result<Self> {
         let process = Process::start(&format!("worker {name}"), &cohort::binary()?, |command| {
-            command.args(["work", url, "--backend", "cpu", "--name", name]).args(arguments);
+            command.args(["work", url, "--backend", "cpu", "--name", name]);
         })?;
         Ok(Self { process })
-    }
-
-    /// As many as asked, named `native-1` and so on.
-    pub fn start_many(url: &str, count: usize) -> Result<Vec<Self>> {
-        (1..=count).map(|number| Self::start(url, &format!("native-{number}"), &[])).collect()
     }
 }

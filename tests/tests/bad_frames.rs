@@ -1,14 +1,14 @@
 //! Workers that speak wrongly get a typed refusal and a closed connection, and disturb nobody else.
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, StreamExt, stream::SplitStream};
 use protocol::{
     SUBPROTOCOL, VERSION,
     frame::{self, MAX_FRAME},
     message::{Hello, Message, WorkerKind},
     refusal::Refusal,
 };
-use tests::{Coordinator, NativeWorker, alone, runs::TinyRun};
+use tests::{Coordinator, alone, runs::TinyRun};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async_with_config,
@@ -43,7 +43,7 @@ fn bytes(message: &Message) -> Result<tungstenite::Message> {
 }
 
 /// The refusal that comes next, apart from what a worker is told anyway; then the end of the connection.
-async fn refusal(socket: &mut Socket) -> Result<Refusal> {
+async fn refusal(socket: &mut SplitStream<Socket>) -> Result<Refusal> {
     let mut refused = None;
     loop {
         let message = timeout(tests::LIMIT, socket.next()).await.context("the connection stays open")?;
@@ -61,15 +61,23 @@ async fn refusal(socket: &mut Socket) -> Result<Refusal> {
 }
 
 /// What a connection gets that starts with these messages.
-async fn refused(coordinator: &Coordinator, messages: Vec<tungstenite::Message>) -> Result<Refusal> {
-    let mut socket = connect(coordinator).await?;
-    for message in messages {
-        // The coordinator may close before it has read everything.
-        if socket.send(message).await.is_err() {
-            break;
+async fn refused(
+    coordinator: &Coordinator,
+    what: &str,
+    messages: Vec<tungstenite::Message>,
+) -> Result<Refusal> {
+    let (mut sink, mut stream) = connect(coordinator).await?.split();
+    let send = async {
+        for message in messages {
+            // The coordinator may close before it has read everything.
+            if sink.send(message).await.is_err() {
+                break;
+            }
         }
-    }
-    refusal(&mut socket).await
+    };
+    // At the same time: a refusal may come while a long frame is still on its way.
+    let ((), refusal) = tokio::join!(send, refusal(&mut stream));
+    refusal.with_context(|| what.to_owned())
 }
 
 #[tokio::test]
@@ -77,40 +85,37 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     let _alone = alone().await;
     let run = TinyRun { steps: 100_000, ..TinyRun::default() };
     let coordinator = Coordinator::start(&run.toml(), &[]).await?;
-    let _worker = NativeWorker::start(&coordinator.url, "polite", &[])?;
+    coordinator.start_worker("polite")?;
     let before = coordinator.wait_for_run("the first step", |run| run.step > 0).await?;
 
-    let other_version = tungstenite::Message::Binary(vec![VERSION + 1, 0, 0, 0, 0].into());
-    let refusal = refused(&coordinator, vec![other_version]).await?;
-    ensure!(refusal == Refusal::Version { theirs: VERSION + 1, ours: VERSION }, "{refusal:?}");
-
-    let refusal = refused(&coordinator, vec![bytes(&hello(VERSION + 1))?]).await?;
-    ensure!(refusal == Refusal::Version { theirs: VERSION + 1, ours: VERSION }, "{refusal:?}");
-
-    let garbage = tungstenite::Message::Binary(vec![VERSION, 3, 0, 0, 0, 0xff, 0xff, 0xff].into());
-    let refusal = refused(&coordinator, vec![garbage.clone()]).await?;
-    ensure!(matches!(refusal, Refusal::Malformed { .. }), "{refusal:?}");
-
-    let refusal = refused(&coordinator, vec![bytes(&hello(VERSION))?, garbage]).await?;
-    ensure!(matches!(refusal, Refusal::Malformed { .. }), "after Hello: {refusal:?}");
-
-    let text = tungstenite::Message::Text("hello".into());
-    let refusal = refused(&coordinator, vec![text]).await?;
-    ensure!(matches!(refusal, Refusal::Malformed { .. }), "{refusal:?}");
-
-    let long_header = tungstenite::Message::Binary(vec![VERSION, 0xff, 0xff, 0xff, 0xff].into());
-    let refusal = refused(&coordinator, vec![long_header]).await?;
-    ensure!(matches!(refusal, Refusal::Malformed { .. } | Refusal::Oversized { .. }), "{refusal:?}");
-
-    let oversized = tungstenite::Message::Binary(vec![VERSION; MAX_FRAME + 1].into());
-    let refusal = refused(&coordinator, vec![oversized]).await?;
-    ensure!(matches!(refusal, Refusal::Oversized { limit, .. } if limit == MAX_FRAME as u64), "{refusal:?}");
-
-    let refusal = refused(&coordinator, vec![bytes(&Message::Heartbeat)?]).await?;
-    ensure!(matches!(refusal, Refusal::Unexpected { .. }), "before Hello: {refusal:?}");
-
-    let refusal = refused(&coordinator, vec![bytes(&hello(VERSION))?, bytes(&Message::Benchmark)?]).await?;
-    ensure!(matches!(refusal, Refusal::Unexpected { .. }), "the coordinator's own words: {refusal:?}");
+    let raw = |bytes: Vec<u8>| tungstenite::Message::Binary(bytes.into());
+    let garbage = || raw(vec![VERSION, 3, 0, 0, 0, 0xff, 0xff, 0xff]);
+    type Expected = fn(&Refusal) -> bool;
+    let version: Expected = |refusal| *refusal == Refusal::Version { theirs: VERSION + 1, ours: VERSION };
+    let malformed: Expected = |refusal| matches!(refusal, Refusal::Malformed { .. });
+    let oversized: Expected =
+        |refusal| matches!(refusal, Refusal::Oversized { limit, .. } if *limit == MAX_FRAME as u64);
+    let unexpected: Expected = |refusal| matches!(refusal, Refusal::Unexpected { .. });
+    let cases: [(&str, Vec<tungstenite::Message>, Expected); 9] = [
+        ("a frame of another version", vec![raw(vec![VERSION + 1, 0, 0, 0, 0])], version),
+        ("a Hello of another version", vec![bytes(&hello(VERSION + 1))?], version),
+        ("garbage", vec![garbage()], malformed),
+        ("garbage after Hello", vec![bytes(&hello(VERSION))?, garbage()], malformed),
+        ("text", vec![tungstenite::Message::Text("hello".into())], malformed),
+        ("an endless header", vec![raw(vec![VERSION, 0xff, 0xff, 0xff, 0xff])], malformed),
+        ("an oversized frame", vec![raw(vec![VERSION; MAX_FRAME + 1])], oversized),
+        ("no Hello", vec![bytes(&Message::Heartbeat)?], unexpected),
+        (
+            "the coordinator's own words",
+            vec![bytes(&hello(VERSION))?, bytes(&Message::Benchmark)?],
+            unexpected,
+        ),
+    ];
+    for (what, messages, expected) in cases {
+        let refusal = refused(&coordinator, what, messages).await?;
+        ensure!(expected(&refusal), "{what}: {refusal:?}");
+        ensure!(!refusal.to_string().is_empty(), "{what}: refused without words");
+    }
 
     // The worker that behaves has not noticed.
     let after = coordinator.wait_for_run("further steps", |run| run.step > before.step + 1).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use protocol::message::WorkerKind;
-use tests::{Browser, Coordinator, NativeWorker, alone, curves, runs::TinyRun, weights::Weights};
+use tests::{Browser, Coordinator, alone, curves, runs::TinyRun, weights::Weights};
 
 const STEPS: u64 = 30;
 /// Of all losses, relative. The tab adds and multiplies in another order than native SIMD does.
@@ -15,13 +15,13 @@ async fn a_program_and_a_tab_train_together() -> Result<()> {
     let run = |workers| TinyRun { workers, steps: STEPS, ..TinyRun::default() }.toml();
 
     let reference = Coordinator::start(&run(1), &[]).await?;
-    let worker = NativeWorker::start(&reference.url, "reference", &[])?;
+    reference.start_worker("reference")?;
     let reference_curve = reference.wait_for_finish().await?;
     let reference_weights = Weights::load(&reference.checkpoint(STEPS))?;
-    drop((worker, reference));
+    drop(reference);
 
     let coordinator = Coordinator::start(&run(2), &[]).await?;
-    let _native = NativeWorker::start(&coordinator.url, "native", &[])?;
+    coordinator.start_worker("native")?;
     let browser = Browser::start().await?;
     let tab = browser.tab().await?;
     tab.goto(&format!("{}/?join=1&backend=cpu&name=tab", coordinator.url)).await?;

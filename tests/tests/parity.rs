@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use protocol::view::CurvePoint;
-use tests::{Coordinator, NativeWorker, alone, curves, runs::TinyRun, weights::Weights};
+use tests::{Coordinator, alone, curves, runs::TinyRun, weights::Weights};
 
 const STEPS: u64 = 50;
 /// Of all losses, relative.
@@ -14,7 +14,7 @@ const WEIGHT_TOLERANCE: f32 = 1e-4;
 async fn train(workers: usize, tied: bool) -> Result<(Vec<CurvePoint>, Weights)> {
     let run = TinyRun { tied, workers, steps: STEPS, ..TinyRun::default() };
     let coordinator = Coordinator::start(&run.toml(), &[]).await?;
-    let _workers = NativeWorker::start_many(&coordinator.url, workers)?;
+    coordinator.start_workers(workers)?;
     let planned = coordinator.wait_for_run("a plan", |run| run.epoch > 0).await?;
     let holders = planned.workers.iter().filter(|worker| !worker.hops.is_empty()).count();
     ensure!(holders == workers, "{holders} workers hold the model, not {workers}");

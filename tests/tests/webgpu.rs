@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use protocol::spec::Backend;
-use tests::{Browser, Coordinator, NativeWorker, alone, curves, runs::TinyRun, weights::Weights};
+use tests::{Browser, Coordinator, alone, curves, runs::TinyRun, weights::Weights};
 
 const STEPS: u64 = 10;
 /// Of all losses, relative, step by step.
@@ -18,10 +18,10 @@ async fn webgpu_equals_cpu_step_by_step() -> Result<()> {
     let run = TinyRun { layers: 2, width: 16, steps: STEPS, ..TinyRun::default() }.toml();
 
     let reference = Coordinator::start(&run, &[]).await?;
-    let worker = NativeWorker::start(&reference.url, "reference", &[])?;
+    reference.start_worker("reference")?;
     let reference_curve = reference.wait_for_finish().await?;
     let reference_weights = Weights::load(&reference.checkpoint(STEPS))?;
-    drop((worker, reference));
+    drop(reference);
 
     let coordinator = Coordinator::start(&run, &[]).await?;
     let browser = Browser::start().await?;

@@ -5,7 +5,8 @@ use wasm_bindgen::JsValue;
 
 use crate::js;
 
-const SOFTWARE: &str = "WebGPU is only simulated on the processor here, which is slower than using the processor itself";
+const SOFTWARE: &str =
+    "WebGPU is only simulated on the processor here, which is slower than using the processor itself";
 
 /// Look for WebGPU and the CPU; the latter is always there.
 ///
@@ -34,14 +35,18 @@ async fn webgpu() -> BackendFinding {
     };
     let none = || "no graphics adapter".to_string();
     let Some(gpu) = js::get(&js::navigator(), "gpu") else {
-        return finding(none(), Some("this browser offers no WebGPU here; it needs a recent browser and an https page"));
+        return finding(
+            none(),
+            Some("this browser offers no WebGPU here; it needs a recent browser and an https page"),
+        );
     };
     let adapter = match js::call_async(&gpu, "requestAdapter", &JsValue::UNDEFINED).await {
         Ok(adapter) if adapter.is_object() => adapter,
         _ => return finding(none(), Some("the browser gives no WebGPU adapter on this device")),
     };
     let info = js::get(&adapter, "info");
-    let about = |name| info.as_ref().and_then(|i| js::get(i, name)).and_then(|v| v.as_string()).unwrap_or_default();
+    let about =
+        |name| info.as_ref().and_then(|i| js::get(i, name)).and_then(|v| v.as_string()).unwrap_or_default();
     let name = [about("description"), format!("{} {}", about("vendor"), about("architecture"))]
         .into_iter()
         .map(|n| n.trim().to_string())
@@ -51,7 +56,10 @@ async fn webgpu() -> BackendFinding {
         .and_then(|features| js::call(&features, "has", &"timestamp-query".into()).ok())
         .is_some_and(|has| has.is_truthy());
     if !timestamps {
-        return finding(name, Some("the graphics driver lacks timestamp-query, which the training program needs"));
+        return finding(
+            name,
+            Some("the graphics driver lacks timestamp-query, which the training program needs"),
+        );
     }
     let fallback = |object: &JsValue| js::get(object, "isFallbackAdapter").is_some_and(|v| v.is_truthy());
     let software = info.as_ref().is_some_and(fallback) || fallback(&adapter);

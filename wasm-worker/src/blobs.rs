@@ -57,7 +57,8 @@ async fn ask(
         Request::new_with_str_and_init(url, &init)
     };
     let request = request().map_err(unreachable)?;
-    let answer = JsFuture::from(js::worker_scope().fetch_with_request(&request)).await.map_err(unreachable)?;
+    let answer =
+        JsFuture::from(js::worker_scope().fetch_with_request(&request)).await.map_err(unreachable)?;
     answer.dyn_into().map_err(unreachable)
 }
 
@@ -68,7 +69,8 @@ impl host::Blobs for Blobs {
         if answer.status() != 206 {
             return Err(unexpected(answer.status()));
         }
-        let buffer = JsFuture::from(answer.array_buffer().map_err(unreachable)?).await.map_err(unreachable)?;
+        let buffer =
+            JsFuture::from(answer.array_buffer().map_err(unreachable)?).await.map_err(unreachable)?;
         Ok(Uint8Array::new(&buffer.unchecked_into::<ArrayBuffer>()).to_vec())
     }
 

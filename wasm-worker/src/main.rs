@@ -44,7 +44,9 @@ fn main() {
         let text = event.data().as_string().unwrap_or_default();
         match serde_json::from_str::<Command>(&text) {
             Ok(command) => obey(command),
-            Err(e) => page::tell(SessionEvent::Failed { words: format!("the page's order is not understood: {e}") }),
+            Err(e) => {
+                page::tell(SessionEvent::Failed { words: format!("the page's order is not understood: {e}") })
+            }
         }
     });
     js::worker_scope().set_onmessage(Some(listen.as_ref().unchecked_ref()));
@@ -95,9 +97,14 @@ fn obey(command: Command) {
 }
 
 /// The backends to try: the forced one, or all that can be used.
-fn candidates(found: Vec<BackendFinding>, forced: Option<Backend>, allow_software_gpu: bool) -> Vec<Candidate> {
+fn candidates(
+    found: Vec<BackendFinding>,
+    forced: Option<Backend>,
+    allow_software_gpu: bool,
+) -> Vec<Candidate> {
     let usable = |f: &BackendFinding| {
-        f.unusable.is_none() || (f.backend == Backend::WebGpu && allow_software_gpu && backends::is_software(f))
+        f.unusable.is_none()
+            || (f.backend == Backend::WebGpu && allow_software_gpu && backends::is_software(f))
     };
     found
         .into_iter()

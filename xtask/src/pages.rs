@@ -21,7 +21,7 @@ const KEPT: usize = 3;
 
 /// Brings `www/dist` up to date with the workspace.
 pub fn build(workspace: &Workspace) -> Result<()> {
-    let stamp = stamp(&workspace.root, &tools(workspace))?;
+    let stamp = stamp(&workspace.root, &tools())?;
     let kept = workspace.web_target().join("pages");
     let pages = kept.join(&stamp);
     if pages.is_dir() {
@@ -49,11 +49,8 @@ fn build_into(workspace: &Workspace, kept: &Path, pages: &Path) -> Result<()> {
 }
 
 fn trunk(workspace: &Workspace, dist: &Path) -> Result<()> {
-    // Without `--release` Trunk calls no wasm-opt, which may be missing; cargo's profile is the same.
-    let optimize = workspace.find_program("wasm-opt").is_some();
-    let mode: &[&str] = if optimize { &["--release"] } else { &["--cargo-profile", "release"] };
     let mut command = workspace.command("trunk");
-    command.current_dir(&workspace.root).arg("build").args(mode).arg("--dist").arg(dist);
+    command.current_dir(&workspace.root).args(["build", "--release", "--dist"]).arg(dist);
     for_the_browser(&mut command, &workspace.web_target());
     // Trunk reads it as a flag of its own and trips over some values.
     command.env_remove("NO_COLOR");
@@ -61,13 +58,8 @@ fn trunk(workspace: &Workspace, dist: &Path) -> Result<()> {
 }
 
 /// The versions of what works on the inputs.
-fn tools(workspace: &Workspace) -> Vec<String> {
-    let wasm_opt = process::output(workspace.command("wasm-opt").arg("--version"));
-    vec![
-        format!("{} {}", TRUNK.package, TRUNK.version),
-        format!("{} {}", WASM_BINDGEN.package, WASM_BINDGEN.version),
-        wasm_opt.unwrap_or_else(|| "no wasm-opt".into()),
-    ]
+fn tools() -> Vec<String> {
+    [TRUNK, WASM_BINDGEN].map(|tool| format!("{} {}", tool.package, tool.version)).into()
 }
 
 /// A folder that cannot be removed is only wasted space.

@@ -23,11 +23,7 @@ pub fn everything(workspace: &Workspace) -> Result<()> {
 /// What the pages are built with.
 pub fn for_building(workspace: &Workspace) -> Result<()> {
     wasm_target(workspace)?;
-    tools::install(workspace, &[tools::WASM_BINDGEN, tools::TRUNK])?;
-    if let Err(words) = require(workspace, &[Package::WasmOpt]) {
-        eprintln!("note: wasm-opt is missing, so the pages come out larger ({words})");
-    }
-    Ok(())
+    tools::install(workspace, &[tools::WASM_BINDGEN, tools::TRUNK])
 }
 
 pub struct Browser {
@@ -55,7 +51,6 @@ pub fn chromium(workspace: &Workspace) -> Result<PathBuf> {
 
 fn find(workspace: &Workspace, package: Package) -> Option<PathBuf> {
     match package {
-        Package::WasmOpt => workspace.find_program("wasm-opt"),
         Package::Chromium => chromium::find(workspace.path()),
         Package::ChromeDriver => chromium::find_driver(workspace.path()),
     }
@@ -79,12 +74,11 @@ fn require(workspace: &Workspace, packages: &[Package]) -> Result<()> {
         return Ok(());
     }
     let names: Vec<_> = missing.iter().map(|package| package.name()).collect();
-    let variables = if missing.contains(&Package::WasmOpt) {
-        ""
-    } else {
-        "; or name yours in the environment variables CHROME and CHROMEDRIVER"
-    };
-    bail!("{} not found: {}{variables}", names.join(" and "), hint(manager, &missing))
+    bail!(
+        "{} not found: {}; or name yours in the environment variables CHROME and CHROMEDRIVER",
+        names.join(" and "),
+        hint(manager, &missing)
+    )
 }
 
 fn install_with_apt(workspace: &Workspace, packages: &[Package]) -> Result<()> {

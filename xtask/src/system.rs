@@ -5,7 +5,6 @@ use crate::{process, workspace::Workspace};
 /// A program from the system's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Package {
-    WasmOpt,
     Chromium,
     ChromeDriver,
 }
@@ -13,7 +12,6 @@ pub enum Package {
 impl Package {
     pub fn name(self) -> &'static str {
         match self {
-            Package::WasmOpt => "wasm-opt",
             Package::Chromium => "Chromium",
             Package::ChromeDriver => "ChromeDriver",
         }
@@ -42,7 +40,6 @@ impl Manager {
     pub fn package(self, package: Package) -> &'static str {
         use Manager::*;
         match (package, self) {
-            (Package::WasmOpt, _) => "binaryen",
             (Package::Chromium, _) => "chromium",
             (Package::ChromeDriver, Apt) => "chromium-driver",
             (Package::ChromeDriver, Dnf | Brew) => "chromedriver",
@@ -55,7 +52,7 @@ impl Manager {
 /// How a person installs the packages on this kind of system.
 pub fn hint(manager: Option<Manager>, packages: &[Package]) -> String {
     let Some(manager) = manager else {
-        return "install binaryen (for wasm-opt), Chromium or Chrome, and the ChromeDriver of the same version".into();
+        return "install Chromium or Chrome, and the ChromeDriver of the same version".into();
     };
     let mut names: Vec<_> = packages.iter().map(|package| manager.package(*package)).collect();
     names.dedup();
@@ -81,7 +78,7 @@ mod tests {
         let both = [Package::Chromium, Package::ChromeDriver];
         assert_eq!(hint(Some(Manager::Apt), &both), "sudo apt-get install chromium chromium-driver");
         assert_eq!(hint(Some(Manager::Pacman), &both), "sudo pacman -S chromium");
-        assert_eq!(hint(Some(Manager::Brew), &[Package::WasmOpt]), "brew install binaryen");
+        assert_eq!(hint(Some(Manager::Brew), &[Package::ChromeDriver]), "brew install chromedriver");
         assert!(hint(None, &both).contains("Chromium"));
     }
 }

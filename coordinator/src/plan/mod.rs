@@ -136,7 +136,8 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
     };
     let (embedding, head) = (mean(|w| w.embedding_seconds), mean(|w| w.head_seconds));
     // A tied table keeps the head with the embedding.
-    let (first_extra, last_extra) = if model.tie_embeddings { (embedding + head, 0.0) } else { (embedding, head) };
+    let (first_extra, last_extra) =
+        if model.tie_embeddings { (embedding + head, 0.0) } else { (embedding, head) };
     let found = match stages {
         Stages::Auto => partition::partition_ordered(model.layers, &candidates, first_extra, last_extra),
         Stages::Exactly(_) => partition::partition_all(model.layers, &candidates, first_extra, last_extra),

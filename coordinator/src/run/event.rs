@@ -37,19 +37,39 @@ pub enum Command {
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A worker said Hello in a version we speak. `token` is its bearer token for blobs.
-    Joined { worker: WorkerId, hello: Hello, token: String },
+    Joined {
+        worker: WorkerId,
+        hello: Hello,
+        token: String,
+    },
     /// A control message. Tensor frames go through the [`Relay`] and are never seen here.
-    Said { worker: WorkerId, message: Message },
+    Said {
+        worker: WorkerId,
+        message: Message,
+    },
     /// Bytes arrived from the worker; renews its lease.
-    Heard { worker: WorkerId },
+    Heard {
+        worker: WorkerId,
+    },
     /// Round trip of a ping.
-    Measured { worker: WorkerId, rtt: Duration },
+    Measured {
+        worker: WorkerId,
+        rtt: Duration,
+    },
     /// The connection is closed.
-    Gone { worker: WorkerId, why: String },
+    Gone {
+        worker: WorkerId,
+        why: String,
+    },
     /// The manifest of this snapshot is on disk.
-    Committed { steps_done: u64 },
+    Committed {
+        steps_done: u64,
+    },
     /// It could not be written.
-    CommitFailed { steps_done: u64, why: String },
+    CommitFailed {
+        steps_done: u64,
+        why: String,
+    },
     Asked(Command),
     /// Time passes; only leases depend on it.
     Tick,
@@ -66,15 +86,27 @@ pub enum Half {
 
 #[derive(Debug, Clone)]
 pub enum Action {
-    Send { worker: WorkerId, message: Message },
+    Send {
+        worker: WorkerId,
+        message: Message,
+    },
     /// Cut the windows of this pass from the data and send them.
-    SendBatch { worker: WorkerId, to: Address, half: Half },
+    SendBatch {
+        worker: WorkerId,
+        to: Address,
+        half: Half,
+    },
     /// From now on tensor frames are judged by this plan.
     Route(Relay),
     /// From now on frames of this step are let through.
-    OpenStep { step: u64 },
+    OpenStep {
+        step: u64,
+    },
     /// Say why and close the connection.
-    Close { worker: WorkerId, refusal: Refusal },
+    Close {
+        worker: WorkerId,
+        refusal: Refusal,
+    },
     /// All parts are stored: write the manifest, then say [`Event::Committed`].
     Commit(Manifest),
     /// Append to the event log.
@@ -87,17 +119,62 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Record {
-    WorkerJoined { worker: WorkerId, name: String },
-    WorkerProfiled { worker: WorkerId, backend: protocol::spec::Backend, device: String, layer_seconds: f64 },
-    WorkerLeft { worker: WorkerId, why: String },
-    WorkerRefused { worker: WorkerId, words: String },
-    PlanMade { epoch: u64, first_step: u64, stages: Vec<(WorkerId, Vec<Hop>)> },
-    StepDone { epoch: u64, step: u64, loss: f64, gradient_norm: f64, learning_rate: f64, seconds: f64 },
+    WorkerJoined {
+        worker: WorkerId,
+        name: String,
+    },
+    WorkerProfiled {
+        worker: WorkerId,
+        backend: protocol::spec::Backend,
+        device: String,
+        layer_seconds: f64,
+    },
+    WorkerLeft {
+        worker: WorkerId,
+        why: String,
+    },
+    WorkerRefused {
+        worker: WorkerId,
+        words: String,
+    },
+    PlanMade {
+        epoch: u64,
+        first_step: u64,
+        stages: Vec<(WorkerId, Vec<Hop>)>,
+    },
+    StepDone {
+        epoch: u64,
+        step: u64,
+        loss: f64,
+        gradient_norm: f64,
+        learning_rate: f64,
+        seconds: f64,
+    },
     /// Accepted work, per worker: the ledger.
-    WorkAccepted { epoch: u64, step: u64, workers: Vec<WorkerId>, micro_batches: u32 },
-    StepDiscarded { epoch: u64, step: u64, why: String },
-    Validated { steps_done: u64, loss: f64 },
-    SnapshotCommitted { steps_done: u64 },
-    SnapshotFailed { steps_done: u64, why: String },
-    Phase { phase: protocol::view::Phase, reason: String },
+    WorkAccepted {
+        epoch: u64,
+        step: u64,
+        workers: Vec<WorkerId>,
+        micro_batches: u32,
+    },
+    StepDiscarded {
+        epoch: u64,
+        step: u64,
+        why: String,
+    },
+    Validated {
+        steps_done: u64,
+        loss: f64,
+    },
+    SnapshotCommitted {
+        steps_done: u64,
+    },
+    SnapshotFailed {
+        steps_done: u64,
+        why: String,
+    },
+    Phase {
+        phase: protocol::view::Phase,
+        reason: String,
+    },
 }

@@ -193,7 +193,11 @@ impl Machine {
             train_tokens: s.train_tokens,
             train_loss: self.pending_point.as_ref().or(self.curve.last()).map(|p| p.train_loss),
             validation_loss: self.validation_loss,
-            tokens_per_second: if self.phase == Phase::Training { self.tokens_per_second(seconds) } else { 0.0 },
+            tokens_per_second: if self.phase == Phase::Training {
+                self.tokens_per_second(seconds)
+            } else {
+                0.0
+            },
             snapshot_step: self.snapshot.as_ref().map(|m| m.steps_done),
             workers: self.roster.views(now, |id| self.holding(id)),
         }
@@ -225,7 +229,14 @@ impl Machine {
 
     // --- workers come and go ---------------------------------------------------------------------
 
-    fn joined(&mut self, now: Duration, worker: WorkerId, hello: Hello, token: String, out: &mut Vec<Action>) {
+    fn joined(
+        &mut self,
+        now: Duration,
+        worker: WorkerId,
+        hello: Hello,
+        token: String,
+        out: &mut Vec<Action>,
+    ) {
         let refusal = if self.over.is_some() {
             Some(Refusal::RunOver)
         } else if self.roster.len() as u32 >= self.settings.max_workers {
@@ -464,7 +475,11 @@ impl Machine {
         self.faults += 1;
         self.discard_plan(why.clone(), out);
         if self.faults >= MAX_FAULTS {
-            self.end(DrainReason::Stopped, format!("stopped after {MAX_FAULTS} faults; the last: {why}"), out);
+            self.end(
+                DrainReason::Stopped,
+                format!("stopped after {MAX_FAULTS} faults; the last: {why}"),
+                out,
+            );
         } else {
             self.try_plan(out);
         }
@@ -598,7 +613,8 @@ impl Machine {
             stages: plan.stages.iter().map(|s| (s.worker, s.hops.clone())).collect(),
         }));
         let stages = plan.stages.len();
-        let reason = format!("{stages} worker{} load{} the model", plural(stages), if stages == 1 { "s" } else { "" });
+        let reason =
+            format!("{stages} worker{} load{} the model", plural(stages), if stages == 1 { "s" } else { "" });
         self.in_force = Some(InForce { plan, activity: Activity::Loading(BTreeSet::new()) });
         self.enter(Phase::Loading, reason, out);
     }
@@ -757,7 +773,14 @@ impl Machine {
         }
         let epoch = self.epoch;
         let gradient_norm = outcome.gradient_norm;
-        out.push(Action::Record(Record::StepDone { epoch, step, loss, gradient_norm, learning_rate, seconds }));
+        out.push(Action::Record(Record::StepDone {
+            epoch,
+            step,
+            loss,
+            gradient_norm,
+            learning_rate,
+            seconds,
+        }));
         out.push(Action::Record(Record::WorkAccepted { epoch, step, workers, micro_batches }));
         let point = CurvePoint {
             step: self.steps_done,

@@ -99,7 +99,10 @@ impl Relay {
             return refuse(format!("its shape is {:?}, the run's is {width:?}", frame.tensor.shape));
         }
         if frame.tensor.encoding != run.wire {
-            return refuse(format!("its encoding is {:?}, the run's is {:?}", frame.tensor.encoding, run.wire));
+            return refuse(format!(
+                "its encoding is {:?}, the run's is {:?}",
+                frame.tensor.encoding, run.wire
+            ));
         }
         match (pass, direction) {
             (Pass::Train { micro_batch }, _) if micro_batch < run.micro_batches => {}

@@ -89,7 +89,11 @@ impl Roster {
     }
 
     /// What the pages show; `holding` tells a worker's state and hops in the plan.
-    pub fn views(&self, now: Duration, holding: impl Fn(WorkerId) -> (WorkerState, Vec<Hop>)) -> Vec<WorkerView> {
+    pub fn views(
+        &self,
+        now: Duration,
+        holding: impl Fn(WorkerId) -> (WorkerState, Vec<Hop>),
+    ) -> Vec<WorkerView> {
         self.workers
             .iter()
             .map(|(id, w)| {
@@ -124,7 +128,9 @@ pub fn check_profile(profile: &Profile) -> Result<(), Refusal> {
         if value.is_finite() && value > 0.0 {
             Ok(())
         } else {
-            Err(Refusal::BadProfile { detail: format!("{name} is {value}, it must be a positive number of seconds") })
+            Err(Refusal::BadProfile {
+                detail: format!("{name} is {value}, it must be a positive number of seconds"),
+            })
         }
     };
     positive("layer_seconds", profile.layer_seconds)?;

@@ -58,15 +58,19 @@ impl StepInFlight {
     }
 
     /// Note a stage's report. `losses_wanted` is M for the stage with the head, else 0.
-    pub fn report(&mut self, worker: WorkerId, report: StepReport, losses_wanted: usize) -> Result<(), ReportError> {
+    pub fn report(
+        &mut self,
+        worker: WorkerId,
+        report: StepReport,
+        losses_wanted: usize,
+    ) -> Result<(), ReportError> {
         if report.step != self.step {
             return Err(ReportError::OtherStep { theirs: report.step, ours: self.step });
         }
         if report.losses.len() != losses_wanted {
             return Err(ReportError::Losses { got: report.losses.len(), want: losses_wanted });
         }
-        let slot =
-            self.reports.as_mut().and_then(|r| r.get_mut(&worker)).ok_or(ReportError::NotInStep)?;
+        let slot = self.reports.as_mut().and_then(|r| r.get_mut(&worker)).ok_or(ReportError::NotInStep)?;
         if slot.is_some() {
             return Err(ReportError::Twice);
         }
@@ -78,10 +82,8 @@ impl StepInFlight {
         if report.step != self.step {
             return Err(ReportError::OtherStep { theirs: report.step, ours: self.step });
         }
-        let slot = self
-            .validation
-            .get_mut(report.batch as usize)
-            .ok_or(ReportError::NoSuchBatch(report.batch))?;
+        let slot =
+            self.validation.get_mut(report.batch as usize).ok_or(ReportError::NoSuchBatch(report.batch))?;
         if slot.is_some() {
             return Err(ReportError::Twice);
         }

@@ -140,7 +140,11 @@ impl Actor {
     }
 
     /// The token windows of a pass, encoded.
-    fn windows(&self, to: Address, half: Half) -> Result<(protocol::tensor::TensorMeta, Vec<u8>), CodecError> {
+    fn windows(
+        &self,
+        to: Address,
+        half: Half,
+    ) -> Result<(protocol::tensor::TensorMeta, Vec<u8>), CodecError> {
         let shape = self.train.shape();
         let Batch { inputs, targets } = match (to.pass, &self.validation) {
             (Pass::Train { micro_batch }, _) => self.train.batch(to.step, micro_batch),

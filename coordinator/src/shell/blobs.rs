@@ -158,9 +158,8 @@ fn allowed(shared: &Shared, headers: &HeaderMap, hash: &str) -> Result<BlobHash,
     if !known {
         return Err(Box::new(problem(StatusCode::UNAUTHORIZED, "blobs are for workers in a session")));
     }
-    hash.parse().map_err(|e: protocol::blob::NotABlobHash| {
-        Box::new(problem(StatusCode::BAD_REQUEST, &e.to_string()))
-    })
+    hash.parse()
+        .map_err(|e: protocol::blob::NotABlobHash| Box::new(problem(StatusCode::BAD_REQUEST, &e.to_string())))
 }
 
 fn failed(error: &BlobError) -> Response {
@@ -205,7 +204,8 @@ fn content_range(headers: &HeaderMap, length: u64) -> Option<(u64, u64)> {
     let Some(text) = headers.get(header::CONTENT_RANGE) else { return Some((0, length)) };
     let (range, total) = text.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
-    let (first, last, total): (u64, u64, u64) = (first.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
+    let (first, last, total): (u64, u64, u64) =
+        (first.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
     (last.checked_sub(first)?.checked_add(1)? == length && last < total).then_some((first, total))
 }
 
@@ -234,7 +234,8 @@ async fn download(
         Some(text) => match text.to_str().ok().and_then(|t| requested(t, length)) {
             Some(range) => range,
             None => {
-                let mut response = problem(StatusCode::RANGE_NOT_SATISFIABLE, "the range is outside the blob");
+                let mut response =
+                    problem(StatusCode::RANGE_NOT_SATISFIABLE, "the range is outside the blob");
                 if let Ok(value) = HeaderValue::from_str(&format!("bytes */{length}")) {
                     response.headers_mut().insert(header::CONTENT_RANGE, value);
                 }

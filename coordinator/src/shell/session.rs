@@ -111,7 +111,9 @@ async fn hello(stream: &mut SplitStream<WebSocket>) -> Result<Option<Hello>, Ref
 fn binary(message: Socket) -> Result<Option<Bytes>, Refusal> {
     match message {
         Socket::Binary(bytes) => Ok(Some(bytes)),
-        Socket::Text(_) => Err(Refusal::Malformed { detail: "text came where a binary frame is expected".into() }),
+        Socket::Text(_) => {
+            Err(Refusal::Malformed { detail: "text came where a binary frame is expected".into() })
+        }
         Socket::Ping(_) | Socket::Pong(_) | Socket::Close(_) => Ok(None),
     }
 }
@@ -163,7 +165,10 @@ async fn read(
 /// tungstenite reports a too large message as an error of the stream.
 fn broken(error: &str) -> Result<String, Refusal> {
     if error.contains("too long") || error.contains("too large") {
-        return Err(Refusal::Oversized { bytes: frame::MAX_FRAME as u64 + 1, limit: frame::MAX_FRAME as u64 });
+        return Err(Refusal::Oversized {
+            bytes: frame::MAX_FRAME as u64 + 1,
+            limit: frame::MAX_FRAME as u64,
+        });
     }
     Ok(format!("the connection broke: {error}"))
 }

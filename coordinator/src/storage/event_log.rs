@@ -97,9 +97,8 @@ mod tests {
     fn what_is_appended_is_there_after_the_log_is_closed_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.sqlite");
-        let records: Vec<Record> = (0..50)
-            .map(|i| Record::WorkerLeft { worker: WorkerId(i), why: format!("reason {i}") })
-            .collect();
+        let records: Vec<Record> =
+            (0..50).map(|i| Record::WorkerLeft { worker: WorkerId(i), why: format!("reason {i}") }).collect();
         let log = EventLog::open(&path).unwrap();
         for record in &records {
             log.append(record.clone());

@@ -151,9 +151,14 @@ impl Set<'_> {
             });
         }
         let logits = pipeline.logits(tokens, &left, shape).await.map_err(failed)?;
-        relative(report, "logits", &logits, self.forward.floats("logits")?, self.tolerances.activation, || {
-            place.into()
-        });
+        relative(
+            report,
+            "logits",
+            &logits,
+            self.forward.floats("logits")?,
+            self.tolerances.activation,
+            || place.into(),
+        );
         let validated = pipeline.loss(validate, tokens, &left, targets, shape, 1.0).await.map_err(failed)?;
         self.loss(report, f64::from(validated.loss), self.numbers.loss, || format!("{place}, validation"));
 
@@ -170,9 +175,14 @@ impl Set<'_> {
         for (hop, gradient) in gradients.iter().enumerate() {
             let name = format!("grad.hidden.{}", pipeline.layers_before_exit(hop));
             let golden = self.forward.floats(&name)?;
-            relative(report, "gradients of hidden states", gradient, golden, self.tolerances.gradient, || {
-                format!("{place}, {name}")
-            });
+            relative(
+                report,
+                "gradients of hidden states",
+                gradient,
+                golden,
+                self.tolerances.gradient,
+                || format!("{place}, {name}"),
+            );
         }
         self.gradients(pipeline, place, report).await?;
         if let Some(from_head) = from_head {
@@ -198,7 +208,12 @@ impl Set<'_> {
                 if keys.contains(&index) {
                     report.note("gradient of the key bias", difference, self.tolerances.key_bias, at);
                 } else {
-                    report.note("gradients of parameters", difference, self.tolerances.gradient * highest, at);
+                    report.note(
+                        "gradients of parameters",
+                        difference,
+                        self.tolerances.gradient * highest,
+                        at,
+                    );
                 }
             }
         }
@@ -238,16 +253,27 @@ impl Set<'_> {
         for (number, golden) in self.numbers.steps.iter().enumerate() {
             let place = format!("{place}, step {number}");
             let range = number * batch..(number + 1) * batch;
-            let losses = self.step(pipeline, &ids[range.clone()], &targets[range], number, &place, report).await?;
+            let losses =
+                self.step(pipeline, &ids[range.clone()], &targets[range], number, &place, report).await?;
             for (found, golden) in losses.iter().zip(&golden.micro_losses) {
                 self.loss(report, *found, *golden, || format!("{place}, a micro-batch"));
             }
             let mean = losses.iter().sum::<f64>() / losses.len() as f64;
             self.loss(report, mean, golden.loss, || place.clone());
             let norm = pipeline.norm().await.map_err(failed)?;
-            report.note("norm of the gradients", (norm - golden.grad_norm).abs(), self.tolerances.norm * golden.grad_norm, || place.clone());
+            report.note(
+                "norm of the gradients",
+                (norm - golden.grad_norm).abs(),
+                self.tolerances.norm * golden.grad_norm,
+                || place.clone(),
+            );
             let scale = self.numbers.adamw.rule.clip_scale(norm);
-            report.note("clip factor", (scale - golden.clip_factor).abs(), self.tolerances.norm * golden.clip_factor, || place.clone());
+            report.note(
+                "clip factor",
+                (scale - golden.clip_factor).abs(),
+                self.tolerances.norm * golden.clip_factor,
+                || place.clone(),
+            );
             pipeline.apply(scale, self.numbers.adamw.rule.lr).await.map_err(failed)?;
             if number == 0 {
                 self.updated(pipeline, golden.clip_factor, &place, report).await?;
@@ -296,14 +322,22 @@ impl Set<'_> {
                 continue;
             }
             // The first step's batch is the forward batch; a micro-batch sees its own rows.
-            let rows = micro_batch as usize * size * config.d as usize..(micro_batch as usize + 1) * size * config.d as usize;
+            let rows = micro_batch as usize * size * config.d as usize
+                ..(micro_batch as usize + 1) * size * config.d as usize;
             for (hop, (hidden, gradient)) in left.iter().zip(&gradients).enumerate() {
                 let layers = pipeline.layers_before_exit(hop);
                 let at = || format!("{place}, micro-batch {micro_batch}, after {layers} layers");
                 let golden = &self.forward.floats(&format!("hidden.{layers}"))?[rows.clone()];
                 relative(report, "hidden states", hidden, golden, self.tolerances.activation, at);
                 let golden = &self.forward.floats(&format!("grad.hidden.{layers}"))?[rows.clone()];
-                relative(report, "gradients of hidden states", gradient, golden, self.tolerances.gradient, at);
+                relative(
+                    report,
+                    "gradients of hidden states",
+                    gradient,
+                    golden,
+                    self.tolerances.gradient,
+                    at,
+                );
             }
         }
         report.note("micro-batches left in flight", pipeline.in_flight() as f64, 0.5, || place.into());

@@ -41,10 +41,8 @@ impl Report {
         if share.is_nan() || share > 1.0 {
             self.failed += 1;
             if self.failures.len() < SPELLED_OUT {
-                self.failures.push(format!(
-                    "{kind}, {}: off by {difference:.3e}, allowed {tolerance:.3e}",
-                    place()
-                ));
+                self.failures
+                    .push(format!("{kind}, {}: off by {difference:.3e}, allowed {tolerance:.3e}", place()));
             }
         }
     }

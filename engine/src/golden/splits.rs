@@ -75,8 +75,7 @@ fn workers(model: &ModelSpec, counts: &[u32]) -> Workers {
         first_layer = end_layer;
     }
     if model.tie_embeddings {
-        let part =
-            Part { embedding: false, first_layer: model.layers, end_layer: model.layers, head: true };
+        let part = Part { embedding: false, first_layer: model.layers, end_layer: model.layers, head: true };
         workers[0].push(Hop { index: counts.len() as u32, part });
     }
     workers

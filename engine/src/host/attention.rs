@@ -121,7 +121,15 @@ fn backward_head(head: Head<'_>, out: &[f32], dout: &[f32], log_sums: &[f32], gr
         multiply(dscores, keys, Into::Replace, 1.0, dout_tile, values, false);
         score_gradients(dscores, weights, keys, &out[start * width..], &dout[start * width..], width, size);
         let dscores = Matrix::new(dscores, rows, keys);
-        multiply(&mut dq[start * size..], size, Into::Replace, head.scale, dscores, head.part(1, 0, keys), false);
+        multiply(
+            &mut dq[start * size..],
+            size,
+            Into::Replace,
+            head.scale,
+            dscores,
+            head.part(1, 0, keys),
+            false,
+        );
         let queries = head.part(0, start, rows);
         multiply(dk, size, Into::Add, head.scale, dscores.transposed(), queries, false);
     }

@@ -15,7 +15,9 @@ pub(crate) fn biased(h: &mut [f32], bias: &[f32]) -> Vec<f32> {
     let width = bias.len();
     let grain = parallel::grain(h.len() / width, width) * width;
     let mut out = vec![0.0; h.len()];
-    parallel::each(h.chunks_mut(grain).zip(out.chunks_mut(grain)).collect(), |(h, out)| add_and_apply(h, bias, out));
+    parallel::each(h.chunks_mut(grain).zip(out.chunks_mut(grain)).collect(), |(h, out)| {
+        add_and_apply(h, bias, out)
+    });
     out
 }
 
@@ -78,7 +80,10 @@ mod tests {
         let x: Vec<f32> = (-12_000..=12_000).map(|i| i as f32 * 1e-3).collect();
         for (x, y) in x.iter().zip(apply(&x)) {
             let exact = exact(f64::from(*x));
-            assert!((f64::from(y) - exact).abs() <= 2e-6 * exact.abs() + 1e-12, "gelu({x}) = {y}, not {exact}");
+            assert!(
+                (f64::from(y) - exact).abs() <= 2e-6 * exact.abs() + 1e-12,
+                "gelu({x}) = {y}, not {exact}"
+            );
         }
     }
 

@@ -44,11 +44,19 @@ impl Factors {
 }
 
 /// Updates `value`, `first` and `second` in place.
-pub(crate) fn adamw(value: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32], factors: &Factors) {
+pub(crate) fn adamw(
+    value: &mut [f32],
+    gradient: &[f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    factors: &Factors,
+) {
     const PIECE: usize = 1 << 15;
     let state = first.chunks_mut(PIECE).zip(second.chunks_mut(PIECE));
     let pieces: Vec<_> = value.chunks_mut(PIECE).zip(gradient.chunks(PIECE)).zip(state).collect();
-    parallel::each(pieces, |((value, gradient), (first, second))| update(value, gradient, first, second, *factors));
+    parallel::each(pieces, |((value, gradient), (first, second))| {
+        update(value, gradient, first, second, *factors)
+    });
 }
 
 /// Sum of squares, in f64 over pieces summed in f32.

@@ -50,11 +50,7 @@ pub(crate) fn rows(values: &mut [f32], row_len: usize, work: impl Fn(usize, &mut
 }
 
 /// Adds to `sum` the vectors that `work(first row, row after the last)` makes for pieces of `rows` rows.
-pub(crate) fn reduce(
-    sum: &mut [f32],
-    rows: usize,
-    work: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
-) {
+pub(crate) fn reduce(sum: &mut [f32], rows: usize, work: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync) {
     let grain = grain(rows, sum.len()).max(rows.div_ceil(16));
     let pieces: Vec<_> = (0..rows).step_by(grain).map(|start| start..(start + grain).min(rows)).collect();
     let partial = map(pieces, |piece| {

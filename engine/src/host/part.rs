@@ -44,7 +44,12 @@ pub(crate) fn forward(
 }
 
 /// The same, keeping nothing.
-pub(crate) fn infer(input: Source, parameters: &[HostParameter], indices: &Indices, sizes: Sizes) -> Vec<f32> {
+pub(crate) fn infer(
+    input: Source,
+    parameters: &[HostParameter],
+    indices: &Indices,
+    sizes: Sizes,
+) -> Vec<f32> {
     let mut hidden = match input {
         Source::Tokens(tokens) => {
             let [table, positions] = indices.embedding;
@@ -106,7 +111,12 @@ pub(crate) fn loss(
 }
 
 /// Logits [R, V].
-pub(crate) fn logits(hidden: &[f32], parameters: &[HostParameter], indices: &Indices, width: usize) -> Vec<f32> {
+pub(crate) fn logits(
+    hidden: &[f32],
+    parameters: &[HostParameter],
+    indices: &Indices,
+    width: usize,
+) -> Vec<f32> {
     let [weight, _, table] = indices.head;
     head::logits(hidden, &parameters[weight..weight + 2], &parameters[table], width)
 }

@@ -1,6 +1,6 @@
 //! Final layer norm, LM head and cross-entropy.
 
-use burn::tensor::{Int, IndexingUpdateOp, Tensor, module};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, module};
 
 use super::layer::EPSILON;
 

@@ -21,9 +21,8 @@ pub(crate) fn forward(x: Tensor<3>, w: &[Tensor<1>], heads: usize, mask: Tensor<
 
 /// [1, 1, T, T] to add to scores: 0 up to the diagonal, -1e9 above. Not -inf: WGSL does not promise infinity.
 pub(crate) fn causal_mask(tokens: usize, device: &burn::tensor::Device) -> Tensor<4> {
-    let values: Vec<f32> = (0..tokens * tokens)
-        .map(|index| if index % tokens > index / tokens { -1e9 } else { 0.0 })
-        .collect();
+    let values: Vec<f32> =
+        (0..tokens * tokens).map(|index| if index % tokens > index / tokens { -1e9 } else { 0.0 }).collect();
     Tensor::from_data(TensorData::new(values, [1, 1, tokens, tokens]), device)
 }
 
@@ -37,9 +36,8 @@ fn linear(x: Tensor<2>, w: &Tensor<1>, b: &Tensor<1>) -> Tensor<2> {
 fn attention(qkv: Tensor<2>, [n, t]: [usize; 2], heads: usize, mask: Tensor<4>) -> Tensor<2> {
     let d = qkv.dims()[1] / 3;
     let size = d / heads;
-    let part = |index: usize| {
-        qkv.clone().narrow(1, index * d, d).reshape([n, t, heads, size]).swap_dims(1, 2)
-    };
+    let part =
+        |index: usize| qkv.clone().narrow(1, index * d, d).reshape([n, t, heads, size]).swap_dims(1, 2);
     let (q, k, v) = (part(0).mul_scalar(1.0 / (size as f64).sqrt()), part(1), part(2));
     let weights = activation::softmax(q.matmul(k.swap_dims(2, 3)) + mask, 3);
     weights.matmul(v).swap_dims(1, 2).reshape([n * t, d])

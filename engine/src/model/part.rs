@@ -116,8 +116,7 @@ pub(crate) fn loss(
     let hidden = hidden.autodiff().require_grad();
     let (weight_leaf, bias_leaf) = (leaf(&parameters[weight]), leaf(&parameters[bias]));
     let normed = head::norm(hidden.clone(), weight_leaf.clone(), bias_leaf.clone());
-    let result =
-        head::cross_entropy(normed.clone().inner(), parameters[table].value(), targets, training);
+    let result = head::cross_entropy(normed.clone().inner(), parameters[table].value(), targets, training);
     let mean = result.sum.div_scalar(rows);
     let Some((dnormed, dtable)) = result.gradients else { return (mean, None) };
     parameters[table].accumulate(dtable);

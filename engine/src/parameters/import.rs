@@ -21,7 +21,8 @@ pub(super) fn import<B: AsRef<[u8]>>(
     shapes: &[ParameterShape],
     files: &[B],
 ) -> Result<Imported, ParameterError> {
-    let files: Vec<File<'_>> = files.iter().map(|file| File::open(file.as_ref())).collect::<Result<_, _>>()?;
+    let files: Vec<File<'_>> =
+        files.iter().map(|file| File::open(file.as_ref())).collect::<Result<_, _>>()?;
     let steps_done = agreed(files.iter().filter_map(|file| file.steps), "the number of steps")?;
     let has_moments = shapes.iter().any(|shape| find(&files, &first_moment(&shape.name)).is_some());
     let mut adam_steps = 0;
@@ -103,10 +104,8 @@ fn load(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, Par
         let (found, expected) = (view.shape().to_vec(), shape.to_vec());
         return Err(ParameterError::Shape { name: name.into(), found, expected });
     }
-    let values = floats(&view).ok_or_else(|| ParameterError::Kind {
-        name: name.into(),
-        found: format!("{:?}", view.dtype()),
-    })?;
+    let values = floats(&view)
+        .ok_or_else(|| ParameterError::Kind { name: name.into(), found: format!("{:?}", view.dtype()) })?;
     if values.iter().all(|value| value.is_finite()) {
         Ok(values)
     } else {

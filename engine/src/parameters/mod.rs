@@ -88,7 +88,8 @@ impl ParameterSet {
     /// Small numbers made fast, for benchmarks: drawing a large table costs more than timing it.
     pub(crate) fn cheap(model: &ModelSpec, hops: &[Hop], device: &Device) -> ParameterSet {
         let shapes = shapes::of_hops(model, hops);
-        let value = |shape: &ParameterShape| (0..shape.len()).map(|i| (i % 97) as f32 * 4e-4 - 0.02).collect();
+        let value =
+            |shape: &ParameterShape| (0..shape.len()).map(|i| (i % 97) as f32 * 4e-4 - 0.02).collect();
         let loaded = shapes.iter().map(|shape| Loaded { value: value(shape), moments: None });
         let store = Store::new(loaded, device);
         ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
@@ -112,12 +113,7 @@ impl ParameterSet {
         let shapes = shapes::of_hops(model, hops);
         let imported = import::import(&shapes, files)?;
         let store = Store::new(imported.parameters.into_iter(), device);
-        Ok(ParameterSet {
-            shapes,
-            store,
-            steps_done: imported.steps_done,
-            adam_steps: imported.adam_steps,
-        })
+        Ok(ParameterSet { shapes, store, steps_done: imported.steps_done, adam_steps: imported.adam_steps })
     }
 
     /// Weights under their names and, with `moments`, AdamW's state under `adam_m.<name>`, `adam_v.<name>`

@@ -224,7 +224,9 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         self.received.set(self.received.get() + bytes.len() as u64);
         let frame::Frame { message, payload } = match frame::decode(&bytes) {
             Ok(frame) => frame,
-            Err(e) => return Err(Stop::End(End::Failed(format!("the coordinator cannot be understood: {e}")))),
+            Err(e) => {
+                return Err(Stop::End(End::Failed(format!("the coordinator cannot be understood: {e}"))));
+            }
         };
         match message {
             Message::Welcome(welcome) => {
@@ -274,7 +276,10 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                     Err(e) => self.fail(e).await,
                 }
             }
-            message @ (Message::Tokens(_) | Message::Targets(_) | Message::Activation(_) | Message::Gradient(_)) => {
+            message @ (Message::Tokens(_)
+            | Message::Targets(_)
+            | Message::Activation(_)
+            | Message::Gradient(_)) => {
                 let taken = match &mut self.work {
                     Some(work) => work.tensor(&message, payload),
                     None => Ok(()), // of a plan that was revoked
@@ -284,7 +289,10 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                     Err(e) => self.fail(e).await,
                 }
             }
-            other => Err(Stop::End(End::Failed(format!("the coordinator sent {}, which is a worker's word", other.name())))),
+            other => Err(Stop::End(End::Failed(format!(
+                "the coordinator sent {}, which is a worker's word",
+                other.name()
+            )))),
         }
     }
 
@@ -306,7 +314,9 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
     }
 
     async fn assign(&mut self, assignment: Assignment) -> Result<(), Stop> {
-        let (Some(welcome), Some(device)) = (self.welcome.clone(), self.device.clone()) else { return Ok(()) };
+        let (Some(welcome), Some(device)) = (self.welcome.clone(), self.device.clone()) else {
+            return Ok(());
+        };
         let (epoch, hops) = (assignment.epoch, assignment.hops.clone());
         self.work = None;
         self.tell(SessionEvent::Loading { epoch, hops: hops.clone() });
@@ -377,7 +387,11 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
 }
 
 /// Keep the lease alive, whatever the session is busy with. Ends only when the connection is lost.
-async fn beat<N: Network, C: Clock, B>(host: &Host<N, C, B>, transport: &N::Transport, seconds: &Cell<f64>) -> Stop {
+async fn beat<N: Network, C: Clock, B>(
+    host: &Host<N, C, B>,
+    transport: &N::Transport,
+    seconds: &Cell<f64>,
+) -> Stop {
     let Ok(heartbeat) = frame::encode(&Message::Heartbeat, &[]) else {
         return Stop::Lost("a heartbeat could not be written".into());
     };

@@ -38,7 +38,11 @@ impl Devices {
     ///
     /// # Errors
     /// What each backend failed with, in words, when none works.
-    pub async fn fastest(&mut self, run: &RunSpec, now: impl Fn() -> f64) -> Result<(Profile, Device), String> {
+    pub async fn fastest(
+        &mut self,
+        run: &RunSpec,
+        now: impl Fn() -> f64,
+    ) -> Result<(Profile, Device), String> {
         if let Some((known, profile, device)) = &self.chosen
             && known == run
         {
@@ -85,10 +89,10 @@ async fn measure(
         None => device::open(candidate.backend).await.map_err(|e| e.to_string())?,
     };
     *opened = Some(device.clone());
-    let mut measured = profile::measure(run, &device, BUDGET_SECONDS, now).await.map_err(|e| e.to_string())?;
+    let mut measured =
+        profile::measure(run, &device, BUDGET_SECONDS, now).await.map_err(|e| e.to_string())?;
     // A coarse clock may see no time pass; the planner divides by these.
-    for seconds in
-        [&mut measured.layer_seconds, &mut measured.embedding_seconds, &mut measured.head_seconds]
+    for seconds in [&mut measured.layer_seconds, &mut measured.embedding_seconds, &mut measured.head_seconds]
     {
         *seconds = seconds.max(1e-7);
     }

@@ -54,8 +54,14 @@ pub trait Blobs {
     /// Bytes `range` of a blob.
     async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, HostError>;
     /// The piece that begins at byte `first` of `total`.
-    async fn put(&self, token: &str, hash: BlobHash, first: u64, total: u64, piece: &[u8])
-    -> Result<Put, HostError>;
+    async fn put(
+        &self,
+        token: &str,
+        hash: BlobHash,
+        first: u64,
+        total: u64,
+        piece: &[u8],
+    ) -> Result<Put, HostError>;
 }
 
 /// Everything a session needs.

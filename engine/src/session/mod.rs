@@ -39,7 +39,10 @@ pub enum End {
 enum Closed {
     For(End),
     /// Lost; worth another try. `progress`: it had got as far as a welcome.
-    Lost { reason: String, progress: bool },
+    Lost {
+        reason: String,
+        progress: bool,
+    },
 }
 
 /// Asked from outside to leave; can be waited for, again and again.

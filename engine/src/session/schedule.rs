@@ -11,10 +11,19 @@ use protocol::{message::Pass, spec::Hop};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Compute the hop's output and send it on.
-    Forward { hop: u32, pass: Pass },
+    Forward {
+        hop: u32,
+        pass: Pass,
+    },
     /// Compute the loss and, in training, go back through the hop at once.
-    Loss { hop: u32, pass: Pass },
-    Backward { hop: u32, micro_batch: u32 },
+    Loss {
+        hop: u32,
+        pass: Pass,
+    },
+    Backward {
+        hop: u32,
+        micro_batch: u32,
+    },
 }
 
 /// Why something that arrived cannot be scheduled.
@@ -70,7 +79,9 @@ impl Schedule {
 
     fn check(&self, pass: Pass) -> Result<(), ScheduleError> {
         match pass {
-            Pass::Train { micro_batch } if micro_batch >= self.micro_batches => Err(ScheduleError::NoSuchPass(pass)),
+            Pass::Train { micro_batch } if micro_batch >= self.micro_batches => {
+                Err(ScheduleError::NoSuchPass(pass))
+            }
             _ => Ok(()),
         }
     }
@@ -114,9 +125,10 @@ impl Schedule {
 
     /// The next thing to do, taken as begun; None when something must arrive first.
     pub fn next_op(&mut self) -> Option<Op> {
-        self.next_backward().or_else(|| self.next_loss(true)).or_else(|| self.next_forward()).or_else(|| {
-            self.next_loss(false).or_else(|| self.next_validation())
-        })
+        self.next_backward()
+            .or_else(|| self.next_loss(true))
+            .or_else(|| self.next_forward())
+            .or_else(|| self.next_loss(false).or_else(|| self.next_validation()))
     }
 
     /// All backward passes of the step are done.

@@ -61,7 +61,14 @@ mod tests {
             Ok(self.stored.borrow()[range.start as usize..range.end as usize].to_vec())
         }
 
-        async fn put(&self, _: &str, _: BlobHash, first: u64, total: u64, piece: &[u8]) -> Result<Put, HostError> {
+        async fn put(
+            &self,
+            _: &str,
+            _: BlobHash,
+            first: u64,
+            total: u64,
+            piece: &[u8],
+        ) -> Result<Put, HostError> {
             *self.puts.borrow_mut() += 1;
             let mut stored = self.stored.borrow_mut();
             if first != stored.len() as u64 {

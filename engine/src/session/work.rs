@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    message::{
-        Address, Apply, Message, Pass, StepReport, TensorFrame, Timings, ValidationReport,
-    },
+    message::{Address, Apply, Message, Pass, StepReport, TensorFrame, Timings, ValidationReport},
     spec::{Assignment, RunSpec},
     tensor::{CodecError, Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats},
 };
@@ -143,7 +141,9 @@ impl Work {
         };
         let seconds = now() - began;
         match op {
-            Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => self.timings.forward += seconds,
+            Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => {
+                self.timings.forward += seconds
+            }
             // The loss goes through the hop both ways; about two thirds of that is the way back.
             Op::Loss { .. } => {
                 self.timings.forward += seconds / 3.0;
@@ -181,7 +181,8 @@ impl Work {
     }
 
     async fn loss(&mut self, hop: u32, pass: Pass) -> Result<Vec<Outgoing>, WorkError> {
-        let (Some(input), Some(targets)) = (self.inputs.remove(&(hop, pass)), self.targets.remove(&pass)) else {
+        let (Some(input), Some(targets)) = (self.inputs.remove(&(hop, pass)), self.targets.remove(&pass))
+        else {
             return Ok(vec![]);
         };
         debug_assert!(self.is_last(hop));
@@ -238,7 +239,11 @@ impl Work {
     }
 
     /// Update the weights and get ready for the next step. None for a step that is not ours.
-    pub async fn apply(&mut self, apply: &Apply, now: impl Fn() -> f64) -> Result<Option<Applied>, WorkError> {
+    pub async fn apply(
+        &mut self,
+        apply: &Apply,
+        now: impl Fn() -> f64,
+    ) -> Result<Option<Applied>, WorkError> {
         if apply.epoch != self.epoch() || apply.step != self.step {
             return Ok(None);
         }
@@ -259,8 +264,7 @@ impl Work {
                 .then(|| losses.values().map(|l| f64::from(*l)).sum::<f64>() / losses.len() as f64),
             snapshot,
         };
-        self.schedule =
-            Schedule::new(&self.assignment.hops, self.run.micro_batches, self.assignment.window);
+        self.schedule = Schedule::new(&self.assignment.hops, self.run.micro_batches, self.assignment.window);
         self.inputs.clear();
         self.targets.clear();
         self.gradients.clear();

@@ -157,8 +157,7 @@ impl Pass<'_> {
             }
             (Store::Burn(parameters), Device::Burn(device), Hidden::Burn(hidden)) => {
                 let targets = model::part::ids(targets, [targets.len()], device);
-                let (mean, gradient) =
-                    model::part::loss(hidden, targets, training, parameters, self.indices);
+                let (mean, gradient) = model::part::loss(hidden, targets, training, parameters, self.indices);
                 Ok((Number::Burn(mean), gradient.map(Hidden::Burn)))
             }
             _ => Err(StageError::Mixed),

@@ -167,7 +167,10 @@ impl Stage {
         let (source, sizes) = self.enter(hop, input, shape)?;
         let held = held(&self.hops, hop)?;
         if held.part.head {
-            return Err(StageError::WrongHop { hop, reason: "has the head: it gives a loss, no hidden states" });
+            return Err(StageError::WrongHop {
+                hop,
+                reason: "has the head: it gives a loss, no hidden states",
+            });
         }
         let way = Way { indices: &held.indices, sizes, device: &self.device };
         let hidden = match pass {

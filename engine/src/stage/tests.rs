@@ -2,7 +2,10 @@ use futures::executor::block_on;
 use protocol::tensor::Encoding;
 
 use super::*;
-use crate::{parameters::{ParameterError, Quantity}, shapes};
+use crate::{
+    parameters::{ParameterError, Quantity},
+    shapes,
+};
 
 /// A small run.
 pub(crate) fn run() -> RunSpec {
@@ -178,10 +181,7 @@ fn impossible_stages_are_refused() {
     let missing = ParameterError::Missing("transformer.h.1.ln_1.weight".into());
     assert_eq!(result, Some(StageError::Parameters(missing)));
     let result = Stage::new(&run, &all, &Device::flex(), set(&run, &all)).unwrap();
-    assert_eq!(
-        block_on(result.logits(1, HopInput::Hidden(vec![0.0; 80]), SHAPE)),
-        Err(StageError::Mixed)
-    );
+    assert_eq!(block_on(result.logits(1, HopInput::Hidden(vec![0.0; 80]), SHAPE)), Err(StageError::Mixed));
 }
 
 #[test]
