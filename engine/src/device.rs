@@ -46,6 +46,8 @@ pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
 
 #[cfg(feature = "gpu")]
 async fn open_webgpu() -> Result<Device, DeviceError> {
+    #[cfg(web)]
+    construct();
     let device = burn::tensor::Device::wgpu_options().init_async().await;
     device.map(Device::Burn).map_err(|error| DeviceError::WebGpu(error.to_string()))
 }
@@ -53,4 +55,20 @@ async fn open_webgpu() -> Result<Device, DeviceError> {
 #[cfg(not(feature = "gpu"))]
 async fn open_webgpu() -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuiltIn)
+}
+
+/// Runs the module's static constructors, with which cubecl's compiler registers its parts.
+///
+/// Whoever calls them by name keeps the linker from wrapping every export of the module in a call of all of
+/// them. There are thousands: each event, timer or promise that enters the module would cost milliseconds, and
+/// WebGPU, which lives on promises, runs several times slower.
+#[cfg(all(web, feature = "gpu"))]
+fn construct() {
+    unsafe extern "C" {
+        fn __wasm_call_ctors();
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the linker always defines this function, and `Once` runs it a single time. All it does here is
+    // register static items in lists (crate `inventory`).
+    ONCE.call_once(|| unsafe { __wasm_call_ctors() });
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use protocol::view::{CurvePoint, RunView};
+use protocol::view::{CurvePoint, Phase, RunView};
 use tempfile::TempDir;
 
 use crate::{

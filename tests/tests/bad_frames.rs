@@ -1,7 +1,7 @@
 //! Workers that speak wrongly get a typed refusal and a closed connection, and disturb nobody else.
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::{SinkExt, StreamExt, stream::SplitStream};
+use futures::{SinkExt, StreamExt};
 use protocol::{
     SUBPROTOCOL, VERSION,
     frame::{self, MAX_FRAME},
@@ -9,10 +9,10 @@ use protocol::{
     refusal::Refusal,
 };
 use tests::{Coordinator, alone, runs::TinyRun};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async_with_config,
-    tungstenite::{self, client::IntoClientRequest, protocol::WebSocketConfig},
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{self, client::IntoClientRequest},
 };
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -21,9 +21,7 @@ async fn connect(coordinator: &Coordinator) -> Result<Socket> {
     let url = format!("{}/v1/session", coordinator.url.replacen("http", "ws", 1));
     let mut request = url.into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse()?);
-    // This side sends more than is allowed.
-    let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-    let (socket, response) = connect_async_with_config(request, Some(config), false).await?;
+    let (socket, response) = connect_async(request).await?;
     let spoken = response.headers().get("sec-websocket-protocol").context("no subprotocol was agreed on")?;
     ensure!(spoken == SUBPROTOCOL, "another subprotocol: {spoken:?}");
     Ok(socket)
@@ -43,7 +41,7 @@ fn bytes(message: &Message) -> Result<tungstenite::Message> {
 }
 
 /// The refusal that comes next, apart from what a worker is told anyway; then the end of the connection.
-async fn refusal(socket: &mut SplitStream<Socket>) -> Result<Refusal> {
+async fn refusal(socket: &mut Socket) -> Result<Refusal> {
     let mut refused = None;
     loop {
         let message = timeout(tests::LIMIT, socket.next()).await.context("the connection stays open")?;
@@ -66,18 +64,29 @@ async fn refused(
     what: &str,
     messages: Vec<tungstenite::Message>,
 ) -> Result<Refusal> {
-    let (mut sink, mut stream) = connect(coordinator).await?.split();
-    let send = async {
-        for message in messages {
-            // The coordinator may close before it has read everything.
-            if sink.send(message).await.is_err() {
-                break;
-            }
-        }
-    };
-    // At the same time: a refusal may come while a long frame is still on its way.
-    let ((), refusal) = tokio::join!(send, refusal(&mut stream));
-    refusal.with_context(|| what.to_owned())
+    let mut socket = connect(coordinator).await?;
+    for message in messages {
+        socket.send(message).await?;
+    }
+    refusal(&mut socket).await.with_context(|| what.to_owned())
+}
+
+/// What a connection gets that announces a frame longer than any may be, and of it sends nothing: the answer to
+/// a whole one could be lost, as a connection that is closed with bytes unread is reset.
+async fn refused_by_length(
+    coordinator: &Coordinator,
+    hello: Option<tungstenite::Message>,
+) -> Result<Refusal> {
+    let mut socket = connect(coordinator).await?;
+    if let Some(hello) = hello {
+        socket.send(hello).await?;
+    }
+    // Final, binary, masked, with a length of 64 bits.
+    let mut start = vec![0x82, 0xff];
+    start.extend((MAX_FRAME as u64 + 1).to_be_bytes());
+    start.extend([0; 4]);
+    socket.get_mut().write_all(&start).await?;
+    refusal(&mut socket).await
 }
 
 #[tokio::test]
@@ -93,17 +102,14 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     type Expected = fn(&Refusal) -> bool;
     let version: Expected = |refusal| *refusal == Refusal::Version { theirs: VERSION + 1, ours: VERSION };
     let malformed: Expected = |refusal| matches!(refusal, Refusal::Malformed { .. });
-    let oversized: Expected =
-        |refusal| matches!(refusal, Refusal::Oversized { limit, .. } if *limit == MAX_FRAME as u64);
     let unexpected: Expected = |refusal| matches!(refusal, Refusal::Unexpected { .. });
-    let cases: [(&str, Vec<tungstenite::Message>, Expected); 9] = [
+    let cases: [(&str, Vec<tungstenite::Message>, Expected); 8] = [
         ("a frame of another version", vec![raw(vec![VERSION + 1, 0, 0, 0, 0])], version),
         ("a Hello of another version", vec![bytes(&hello(VERSION + 1))?], version),
         ("garbage", vec![garbage()], malformed),
         ("garbage after Hello", vec![bytes(&hello(VERSION))?, garbage()], malformed),
         ("text", vec![tungstenite::Message::Text("hello".into())], malformed),
         ("an endless header", vec![raw(vec![VERSION, 0xff, 0xff, 0xff, 0xff])], malformed),
-        ("an oversized frame", vec![raw(vec![VERSION; MAX_FRAME + 1])], oversized),
         ("no Hello", vec![bytes(&Message::Heartbeat)?], unexpected),
         (
             "the coordinator's own words",
@@ -115,6 +121,14 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         let refusal = refused(&coordinator, what, messages).await?;
         ensure!(expected(&refusal), "{what}: {refusal:?}");
         ensure!(!refusal.to_string().is_empty(), "{what}: refused without words");
+    }
+
+    for hello in [Some(bytes(&hello(VERSION))?), None] {
+        let after_hello = hello.is_some();
+        let refusal = refused_by_length(&coordinator, hello).await;
+        let refusal = refusal.with_context(|| format!("an oversized frame, after Hello {after_hello}"))?;
+        let expected = matches!(refusal, Refusal::Oversized { limit, .. } if limit == MAX_FRAME as u64);
+        ensure!(expected, "an oversized frame, after Hello {after_hello}: {refusal:?}");
     }
 
     // The worker that behaves has not noticed.

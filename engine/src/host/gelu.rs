@@ -7,7 +7,7 @@ use super::{
 };
 
 /// 2 sqrt(2 / pi).
-const SLOPE: f32 = 1.595_769_1;
+const SLOPE: f32 = 1.595_769_2;
 const CUBIC: f32 = 0.044_715;
 
 /// Adds `bias` to the rows of `h` in place and returns their GELU.

@@ -16,7 +16,7 @@ mod imp {
         if items.len() < 2 {
             items.into_iter().for_each(work);
         } else {
-            items.into_par_iter().for_each(|item| work(item));
+            items.into_par_iter().for_each(&work);
         }
     }
 
@@ -24,7 +24,7 @@ mod imp {
         if items.len() < 2 {
             items.into_iter().map(work).collect()
         } else {
-            items.into_par_iter().map(|item| work(item)).collect()
+            items.into_par_iter().map(&work).collect()
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
 };
 
 /// What a part's backward pass needs.
+#[allow(clippy::large_enum_variant, reason = "few are kept, and a tensor's handle is large")]
 pub(crate) enum Kept {
     /// The graph, through its ends.
     Graph(Graph),

@@ -15,18 +15,21 @@ use crate::{
 };
 
 /// Hidden states or their gradient, [N, T, d], where they were computed.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and a tensor's handle is large")]
 pub(super) enum Hidden {
     Host(Vec<f32>),
     Burn(Tensor<3>),
 }
 
 /// What a backward pass needs.
+#[allow(clippy::large_enum_variant, reason = "few are kept, and a tensor's handle is large")]
 pub(super) enum Kept {
     Host(host::part::Kept),
     Burn(model::part::Kept),
 }
 
 /// One number, where it was computed.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and a tensor's handle is large")]
 pub(super) enum Number {
     Host(f32),
     Burn(Tensor<1>),
