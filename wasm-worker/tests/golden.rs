@@ -55,9 +55,26 @@ async fn probe_timing() {
     for n in 0..2 {
         let run = protocol::spec::RunSpec {
             name: "x".into(),
-            model: protocol::spec::ModelSpec { vocabulary: 96, positions: 16, width: 32, heads: 4, layers: 4, tie_embeddings: false },
-            optimizer: protocol::spec::OptimizerSpec { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, clip_norm: 1.0 },
-            sequences: 2, context: 16, micro_batches: 4, recompute: false, wire: protocol::tensor::Encoding::F32,
+            model: protocol::spec::ModelSpec {
+                vocabulary: 96,
+                positions: 16,
+                width: 32,
+                heads: 4,
+                layers: 4,
+                tie_embeddings: false,
+            },
+            optimizer: protocol::spec::OptimizerSpec {
+                beta1: 0.9,
+                beta2: 0.95,
+                epsilon: 1e-8,
+                weight_decay: 0.1,
+                clip_norm: 1.0,
+            },
+            sequences: 2,
+            context: 16,
+            micro_batches: 4,
+            recompute: false,
+            wire: protocol::tensor::Encoding::F32,
         };
         let t = now();
         let s = engine::profile::bench_step(&run, &device, 4, now).await.unwrap();
@@ -67,7 +84,9 @@ async fn probe_timing() {
         let set = engine::parameters::ParameterSet::draw(&run.model, &hops, 1, &device);
         say!("draw {:.2}", now() - t);
         let t = now();
-        for i in 0..set.shapes().len() { set.read(i, engine::parameters::Quantity::Value).await.unwrap(); }
+        for i in 0..set.shapes().len() {
+            set.read(i, engine::parameters::Quantity::Value).await.unwrap();
+        }
         say!("{} reads {:.2}", set.shapes().len(), now() - t);
     }
 }

@@ -94,7 +94,11 @@ async fn serve(shared: Arc<Shared>, socket: WebSocket) {
 
 /// The first message; None when the socket closes instead.
 async fn hello(stream: &mut SplitStream<WebSocket>) -> Result<Option<Hello>, Refusal> {
-    while let Some(Ok(message)) = stream.next().await {
+    while let Some(message) = stream.next().await {
+        let message = match message {
+            Ok(message) => message,
+            Err(e) => return broken(&e.to_string()).map(|_| None),
+        };
         let Some(bytes) = binary(message)? else { continue };
         return match frame::decode(&bytes)?.message {
             Message::Hello(hello) if hello.protocol == VERSION => Ok(Some(hello)),

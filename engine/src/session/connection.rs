@@ -202,12 +202,10 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         let frame = self.transport.receive().fuse();
         let leave = self.leave.asked().fuse();
         pin_mut!(frame, leave);
-        loop {
-            futures::select! {
-                bytes = frame => return Ok(Woken::Frame(bytes?)),
-                done = self.uploads.select_next_some() => return Ok(Woken::Uploaded(done)),
-                () = leave => return Ok(Woken::Leave),
-            }
+        futures::select! {
+            bytes = frame => Ok(Woken::Frame(bytes?)),
+            done = self.uploads.select_next_some() => Ok(Woken::Uploaded(done)),
+            () = leave => Ok(Woken::Leave),
         }
     }
 
