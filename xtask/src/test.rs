@@ -15,7 +15,7 @@ const END_TO_END: &str = "tests";
 /// Switches on the engine's tests against golden vectors.
 const GOLDEN: &str = "engine/golden";
 /// End-to-end tests that have been seen to pass. The others run with `--all` until they have been, too.
-const STEADY: [&str; 3] = ["parity", "bad_input", "tabs"];
+const STEADY: [&str; 4] = ["parity", "bad_input", "bad_frames", "tabs"];
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
