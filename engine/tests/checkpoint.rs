@@ -3,6 +3,8 @@
 //! Names, shapes and numbers are always checked against files that `transformers` wrote (the golden vectors).
 //! Where Python has torch and transformers, both libraries also read each other's checkpoints.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

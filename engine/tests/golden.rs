@@ -2,6 +2,8 @@
 //!
 //! The folder is COHORT_GOLDEN or the repository's own copy.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use engine::{

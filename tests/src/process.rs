@@ -18,7 +18,7 @@ use crate::wait::wait_until;
 /// Lines shown when a test fails.
 const SHOWN: usize = 60;
 
-/// Killed, with all that it started, when dropped.
+/// Killed when dropped. In the test's own process group, so that Ctrl-C ends it with the test.
 pub struct Process {
     name: String,
     child: Child,
@@ -34,7 +34,7 @@ impl Process {
     ) -> Result<Self> {
         let mut command = std::process::Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        configure(xtask::process::in_its_own_group(&mut command));
+        configure(&mut command);
         let mut child = Command::from(command)
             .kill_on_drop(true)
             .spawn()
@@ -104,8 +104,6 @@ impl Drop for Process {
         let lines = self.lines();
         eprintln!("--- {}, the last lines:", self.name);
         lines.iter().skip(lines.len().saturating_sub(SHOWN)).for_each(|line| eprintln!("{line}"));
-        // The group may live on after its first process, so this does not depend on how that one ended.
-        xtask::process::kill_group(self.id);
     }
 }
 

@@ -8,6 +8,8 @@ pub struct TinyRun {
     pub width: u32,
     pub tied: bool,
     pub steps: u64,
+    /// In a step.
+    pub micro_batches: u32,
     /// Workers to wait for; each takes one stage.
     pub workers: usize,
     /// Steps between measurements on the held-out split; 0: never.
@@ -16,7 +18,7 @@ pub struct TinyRun {
 
 impl Default for TinyRun {
     fn default() -> Self {
-        Self { layers: 4, width: 32, tied: false, steps: 50, workers: 1, validate_every: 0 }
+        Self { layers: 4, width: 32, tied: false, steps: 50, micro_batches: 4, workers: 1, validate_every: 0 }
     }
 }
 
@@ -24,7 +26,7 @@ impl TinyRun {
     pub fn toml(&self) -> String {
         // A megabyte of real text that lies in this crate.
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/wikitext-2/test.txt");
-        let Self { layers, width, tied, steps, workers, validate_every } = self;
+        let Self { layers, width, tied, steps, micro_batches, workers, validate_every } = self;
         format!(
             r#"
 name = "tiny"
@@ -42,7 +44,7 @@ tokenizer = "bytes"
 
 [training]
 steps = {steps}
-micro_batches = 4
+micro_batches = {micro_batches}
 sequences = 4
 context = 32
 seed = 7

@@ -65,7 +65,7 @@ impl Drop for Session {
         if close().is_err()
             && let Some(process) = self.browser_process()
         {
-            xtask::process::kill_group(process);
+            xtask::process::kill(process);
         }
     }
 }

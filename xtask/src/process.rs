@@ -52,6 +52,11 @@ pub fn interrupt(process: u32) {
     signal("INT", &process.to_string());
 }
 
+/// Ends a process on the spot.
+pub fn kill(process: u32) {
+    signal("KILL", &process.to_string());
+}
+
 /// Ends a process that has its own group, and all that it started.
 pub fn kill_group(process: u32) {
     signal("KILL", &format!("-{process}"));

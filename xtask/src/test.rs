@@ -15,7 +15,8 @@ const END_TO_END: &str = "tests";
 /// Switches on the engine's tests against golden vectors.
 const GOLDEN: &str = "engine/golden";
 /// End-to-end tests that have been seen to pass. The others run with `--all` until they have been, too.
-const STEADY: [&str; 4] = ["parity", "bad_input", "bad_frames", "tabs"];
+const STEADY: [&str; 8] =
+    ["bad_frames", "bad_input", "harness", "mixed", "parity", "poor_tabs", "tabs", "webgpu"];
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
