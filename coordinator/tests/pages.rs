@@ -1,4 +1,5 @@
 //! The pages as the coordinator serves them. Holds in a binary with built pages and in one without.
+#![allow(clippy::unwrap_used)]
 
 use axum::{
     body::{Body, to_bytes},

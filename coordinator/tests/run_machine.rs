@@ -1,4 +1,5 @@
 //! The run machine under a virtual clock, with workers that answer as real ones do.
+#![allow(clippy::unwrap_used)]
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -26,12 +26,8 @@ enum Command {
         #[arg(last = true, value_name = "SERVE ARGUMENTS")]
         serve: Vec<OsString>,
     },
-    /// What CI checks: formatting, the pages, native and end-to-end tests.
-    Test {
-        /// Also the lints and every test that needs a browser; not all of them pass yet.
-        #[arg(long)]
-        all: bool,
-    },
+    /// Everything that CI checks: formatting, lints, the pages, all tests.
+    Test,
     /// Measure, print a table and write JSON to target/bench.
     Bench {
         /// What to measure.
@@ -50,7 +46,7 @@ fn main() -> ExitCode {
     match Workspace::find().and_then(|workspace| match cli.command {
         Command::Setup => setup::everything(&workspace),
         Command::Run { demo, serve } => run::run(&workspace, demo, &serve),
-        Command::Test { all } => test::test(&workspace, all),
+        Command::Test => test::test(&workspace),
         Command::Bench { what: Bench::Engine } => bench::engine(&workspace),
     }) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,20 +14,17 @@ use crate::{pages, process, setup, workspace::Workspace};
 const END_TO_END: &str = "tests";
 /// Switches on the engine's tests against golden vectors.
 const GOLDEN: &str = "engine/golden";
-/// End-to-end tests that have been seen to pass. The others run with `--all` until they have been, too.
-const STEADY: [&str; 8] =
-    ["bad_frames", "bad_input", "harness", "mixed", "parity", "poor_tabs", "tabs", "webgpu"];
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
-pub fn test(workspace: &Workspace, all: bool) -> Result<()> {
+pub fn test(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
-    let result = stages(workspace, all, &mut report);
+    let result = stages(workspace, &mut report);
     eprintln!("\n{}", report.table());
     result
 }
 
-fn stages(workspace: &Workspace, all: bool, report: &mut Report) -> Result<()> {
+fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     let browser = report.stage("set-up", || {
         setup::for_building(workspace)?;
         setup::browser(workspace)
@@ -40,11 +37,9 @@ fn stages(workspace: &Workspace, all: bool, report: &mut Report) -> Result<()> {
         command.args(arguments).args(["--features", GOLDEN]);
         command
     };
-    if all {
-        report.stage("lints", || {
-            process::run(cargo(&["clippy", "--all-targets"]).args(["--", "--deny", "warnings"]))
-        })?;
-    }
+    report.stage("lints", || {
+        process::run(cargo(&["clippy", "--all-targets"]).args(["--", "--deny", "warnings"]))
+    })?;
     report.stage("build", || process::run(&mut cargo(&["build", "--bins", "--tests"])))?;
 
     let targets = TestTargets::of(workspace)?;
@@ -54,26 +49,18 @@ fn stages(workspace: &Workspace, all: bool, report: &mut Report) -> Result<()> {
     report.stage("native tests", || {
         process::run(cargo(&["test", "--lib", "--bins"]).args(selected(&targets.native)))
     })?;
-    if all {
-        report.stage("browser tests", || {
-            let mut command = workspace.cargo_web();
-            command
-                .args(["test", "--release", "--target", "wasm32-unknown-unknown"])
-                .args(["--package", "wasm-worker", "--test", "golden"])
-                .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner")
-                .env("WASM_BINDGEN_TEST_TIMEOUT", BROWSER_TIMEOUT);
-            process::run(browser_environment(&mut command, &browser))
-        })?;
-    }
+    report.stage("browser tests", || {
+        let mut command = workspace.cargo_web();
+        command
+            .args(["test", "--release", "--target", "wasm32-unknown-unknown"])
+            .args(["--package", "wasm-worker", "--test", "golden"])
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner")
+            .env("WASM_BINDGEN_TEST_TIMEOUT", BROWSER_TIMEOUT);
+        process::run(browser_environment(&mut command, &browser))
+    })?;
     report.stage("end-to-end tests", || {
         let mut command = cargo(&["test"]);
-        let chosen: Vec<String> = targets
-            .end_to_end
-            .iter()
-            .filter(|name| all || STEADY.contains(&name.as_str()))
-            .cloned()
-            .collect();
-        command.args(selected(&chosen)).env("COHORT_BIN", workspace.cohort());
+        command.args(selected(&targets.end_to_end)).env("COHORT_BIN", workspace.cohort());
         process::run(browser_environment(&mut command, &browser))
     })
 }

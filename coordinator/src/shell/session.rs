@@ -137,10 +137,10 @@ async fn read(
             Some(Ok(Socket::Close(_))) => return Ok("the connection was closed".into()),
             Some(Ok(message)) => message,
         };
-        if let Socket::Pong(payload) = &message {
-            if let Some(rtt) = round_trip(payload) {
-                let _ = shared.events.try_send(Event::Measured { worker, rtt });
-            }
+        if let Socket::Pong(payload) = &message
+            && let Some(rtt) = round_trip(payload)
+        {
+            let _ = shared.events.try_send(Event::Measured { worker, rtt });
         }
         let Some(bytes) = binary(message)? else { continue };
         let message = frame::decode(&bytes)?.message;
