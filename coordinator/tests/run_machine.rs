@@ -157,6 +157,9 @@ impl World {
                 self.commits.push_back(manifest.steps_done);
                 self.manifests.push(manifest);
             }
+            Action::Prune { accepted } => {
+                assert_eq!(self.machine.snapshot().map(|m| m.steps_done), Some(accepted));
+            }
             Action::Record(_) => {}
             Action::Point(point) => {
                 self.points.retain(|step| *step < point.step);

@@ -38,7 +38,7 @@ fn folder(name: &str) -> PathBuf {
 fn golden(file: &str) -> Vec<u8> {
     let folder = match std::env::var_os("COHORT_GOLDEN") {
         Some(folder) => PathBuf::from(folder),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden").into(),
+        None => "../tests/golden".into(),
     };
     std::fs::read(folder.join(file)).unwrap()
 }
@@ -137,7 +137,7 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
 
 /// Runs the script on `folder`; false if Python lacks what it needs.
 fn python(mode: &str, folder: &Path) -> bool {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transformers_check.py");
+    let script = "tests/transformers_check.py";
     let run = match Command::new("python3").arg(script).arg(mode).arg(folder).output() {
         Ok(run) => run,
         Err(error) => {

@@ -14,7 +14,7 @@ use engine::{
 fn folder() -> PathBuf {
     match std::env::var_os("COHORT_GOLDEN") {
         Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden").into(),
+        None => "../tests/golden".into(),
     }
 }
 

@@ -8,9 +8,9 @@ use crate::{blob::BlobRef, tensor::Encoding};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// burn's flex, on SIMD; WASM SIMD in a tab.
+    /// The processor, with SIMD; WASM SIMD in a tab.
     Cpu,
-    /// burn's wgpu; WebGPU in a tab.
+    /// The graphics chip through burn; WebGPU in a tab.
     WebGpu,
 }
 

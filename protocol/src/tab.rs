@@ -39,6 +39,8 @@ pub struct BackendFinding {
     pub device: String,
     /// Why it cannot be used; None when it can.
     pub unusable: Option<String>,
+    /// A graphics adapter that the processor simulates: it works, for those who insist.
+    pub software: bool,
 }
 
 /// Web Worker to page: what happens in the session.

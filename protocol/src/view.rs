@@ -74,6 +74,7 @@ pub struct RunView {
     pub workers_wanted: u32,
     /// Parameters of the whole model.
     pub parameters: u64,
+    /// What it learns from, as in "the text in novels.txt".
     pub corpus: String,
     pub tokenizer: String,
     /// Tokens in the training split.

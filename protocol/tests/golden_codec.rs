@@ -19,10 +19,8 @@ struct Golden {
 
 impl Golden {
     fn load() -> Self {
-        let folder = env::var_os("COHORT_GOLDEN").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden")),
-            PathBuf::from,
-        );
+        let folder =
+            env::var_os("COHORT_GOLDEN").map_or_else(|| PathBuf::from("../tests/golden"), PathBuf::from);
         let read = |name| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         Self {
             json: serde_json::from_slice(&read("codec.json")).unwrap(),

@@ -1,6 +1,9 @@
 //! The `run.toml`s of the tests.
 
-use std::path::Path;
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 /// A model small enough that fifty steps take seconds in a test, with everything a large one has.
 pub struct TinyRun {
@@ -25,7 +28,7 @@ impl Default for TinyRun {
 impl TinyRun {
     pub fn toml(&self) -> String {
         // A megabyte of real text that lies in this crate.
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/wikitext-2/test.txt");
+        let corpus = file_of_this_crate("data/wikitext-2/test.txt");
         let Self { layers, width, tied, steps, micro_batches, workers, validate_every } = self;
         format!(
             r#"
@@ -61,4 +64,9 @@ wire = "f32"
             corpus.display()
         )
     }
+}
+
+/// Asked of cargo when it runs, not when it compiles: clones may share a build folder, and with it this program.
+fn file_of_this_crate(name: &str) -> PathBuf {
+    Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join(name)
 }

@@ -15,6 +15,13 @@ async fn a_tab_without_webgpu_says_so_and_trains_on_its_processor() -> Result<()
     tab.goto(&format!("{}/?join=1", coordinator.url.replace("127.0.0.1", "volunteer.test"))).await?;
     tab.wait_for_text(&test_id("webgpu"), |text| text.starts_with("No") && text.contains("WebGPU")).await?;
     coordinator.wait_for_run("a step on the processor", |run| run.step > 0).await?;
+
+    let forced = browser.tab_with(&["--host-resolver-rules=MAP volunteer.test 127.0.0.1"]).await?;
+    forced
+        .goto(&format!("{}/?join=1&backend=webgpu", coordinator.url.replace("127.0.0.1", "volunteer.test")))
+        .await?;
+    forced.wait_for_text("body", |text| text.contains("Open the link without `backend=`")).await?;
+
     // Chromium complains that a header for secure pages reached a page that is not. All else must be quiet.
     let mut console = tab.console().await?;
     console.retain(|line| line.level == "SEVERE" && !line.message.contains("Cross-Origin-Opener-Policy"));

@@ -18,13 +18,9 @@ pub async fn find() -> Vec<BackendFinding> {
         backend: Backend::Cpu,
         device: format!("processor with {threads} threads, of which the tab uses one"),
         unusable: None,
+        software: false,
     };
     vec![webgpu().await, cpu]
-}
-
-/// Is this finding a software adapter, usable if somebody insists?
-pub fn is_software(finding: &BackendFinding) -> bool {
-    finding.unusable.as_deref() == Some(SOFTWARE)
 }
 
 async fn webgpu() -> BackendFinding {
@@ -32,6 +28,7 @@ async fn webgpu() -> BackendFinding {
         backend: Backend::WebGpu,
         device,
         unusable: unusable.map(Into::into),
+        software: unusable == Some(SOFTWARE),
     };
     let none = || "no graphics adapter".to_string();
     let Some(gpu) = js::get(&js::navigator(), "gpu") else {

@@ -65,7 +65,10 @@ fn obey(command: Command) {
             LEAVE.with_borrow_mut(|slot| *slot = Some(sender));
             spawn_local(async move {
                 let found = backends::find().await;
-                let candidates = candidates(found, backend, allow_software_gpu);
+                let candidates = match candidates(found, backend, allow_software_gpu) {
+                    Ok(candidates) => candidates,
+                    Err(words) => return page::tell(SessionEvent::Failed { words }),
+                };
                 let host = Host {
                     network: network::Network::new(session_url),
                     clock: clock::Clock::new(),
@@ -97,21 +100,26 @@ fn obey(command: Command) {
 }
 
 /// The backends to try: the forced one, or all that can be used.
+///
+/// # Errors
+/// Why the forced one cannot be used, and what to do instead.
 fn candidates(
     found: Vec<BackendFinding>,
     forced: Option<Backend>,
     allow_software_gpu: bool,
-) -> Vec<Candidate> {
-    let usable = |f: &BackendFinding| {
-        f.unusable.is_none()
-            || (f.backend == Backend::WebGpu && allow_software_gpu && backends::is_software(f))
-    };
-    found
-        .into_iter()
-        .filter(|f| forced.is_none_or(|wanted| f.backend == wanted))
-        .filter(usable)
-        .map(|f| Candidate { backend: f.backend, description: f.device })
-        .collect()
+) -> Result<Vec<Candidate>, String> {
+    let mut candidates = Vec::new();
+    for finding in found.into_iter().filter(|f| forced.is_none_or(|wanted| f.backend == wanted)) {
+        match finding.unusable {
+            Some(why) if !(finding.software && allow_software_gpu) => {
+                if forced.is_some() {
+                    return Err(format!("{why}. Open the link without `backend=` to train on the processor"));
+                }
+            }
+            _ => candidates.push(Candidate { backend: finding.backend, description: finding.device }),
+        }
+    }
+    Ok(candidates)
 }
 
 /// A fourth of the device's memory, as far as the browser tells it; never more than 2 GB, the browser's word

@@ -28,10 +28,13 @@ pub enum Source {
 }
 
 impl fmt::Display for Source {
+    /// What a volunteer reads after "is learning from"; of a path only its name, the rest is the organizer's own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Webster => write!(f, "webster"),
-            Source::Path(path) => write!(f, "{}", path.display()),
+            Source::Webster => write!(f, "Webster's dictionary of 1913"),
+            Source::Path(path) => {
+                write!(f, "the text in {}", path.file_name().unwrap_or(path.as_os_str()).display())
+            }
         }
     }
 }

@@ -109,6 +109,10 @@ pub enum Action {
     },
     /// All parts are stored: write the manifest, then say [`Event::Committed`].
     Commit(Manifest),
+    /// The run would go back to this snapshot from now on: older ones may be forgotten.
+    Prune {
+        accepted: u64,
+    },
     /// Append to the event log.
     Record(Record),
     /// A new point of the learning curve is there.

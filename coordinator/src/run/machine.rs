@@ -428,6 +428,7 @@ impl Machine {
         self.snapshot = Some(manifest);
         self.faults = 0;
         out.push(Action::Record(Record::SnapshotCommitted { steps_done }));
+        out.push(Action::Prune { accepted: steps_done });
         if matches!(self.in_force, Some(InForce { activity: Activity::Holding, .. })) {
             self.boundary(now, out);
         }

@@ -121,6 +121,7 @@ impl Actor {
                 self.shared.hub.send(worker, Outgoing::Close(refusal));
             }
             Action::Commit(manifest) => self.commit(manifest),
+            Action::Prune { accepted } => self.prune(accepted),
             Action::Record(record) => {
                 tracing::debug!(?record, "recorded");
                 self.log.append(record);
@@ -174,6 +175,23 @@ impl Actor {
             let _ = shared.events.send(event).await;
         });
     }
+
+    /// Forget old snapshots, off this thread. What cannot be removed only takes up room.
+    fn prune(&self, accepted: u64) {
+        let (shared, folder, keep) = (self.shared.clone(), self.data_dir.snapshots(), self.keep);
+        tokio::spawn(async move {
+            let pruned = async {
+                let prune = move || snapshots::prune(&folder, keep, accepted);
+                for blob in tokio::task::spawn_blocking(prune).await?? {
+                    shared.blobs.delete(blob).await?;
+                }
+                anyhow::Ok(())
+            };
+            if let Err(e) = pruned.await {
+                tracing::warn!("old snapshots could not be removed: {e:#}");
+            }
+        });
+    }
 }
 
 async fn write_snapshot(
@@ -187,7 +205,7 @@ async fn write_snapshot(
     for part in &manifest.parts {
         parts.push(shared.blobs.fetch(*part).await?);
     }
-    let unnamed = tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
+    tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
         let place = checkpoint::export(
             &data_dir.checkpoints(),
             manifest.steps_done,
@@ -197,12 +215,7 @@ async fn write_snapshot(
             keep,
         )?;
         tracing::info!("checkpoint {}", place.display());
-        snapshots::write(&data_dir.snapshots(), &manifest)?;
-        Ok(snapshots::prune(&data_dir.snapshots(), keep)?)
+        Ok(snapshots::write(&data_dir.snapshots(), &manifest)?)
     })
-    .await??;
-    for blob in unnamed {
-        shared.blobs.delete(blob).await?;
-    }
-    Ok(())
+    .await?
 }

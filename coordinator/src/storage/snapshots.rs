@@ -29,10 +29,15 @@ pub fn list(folder: &Path) -> io::Result<Vec<Manifest>> {
     Ok(manifests)
 }
 
-/// Forget all but the newest `keep` manifests; gives the blobs that no manifest names any more.
-pub fn prune(folder: &Path, keep: usize) -> io::Result<Vec<BlobHash>> {
+/// Forget what is older than the newest `keep` manifests up to `accepted`, the one a run would go back to; gives
+/// the blobs that no manifest names any more.
+///
+/// Later manifests are of work that was rolled back and is being done again. They stay, and they push nothing out:
+/// workers may be loading the accepted one just now.
+pub fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHash>> {
     let manifests = list(folder)?;
-    let (old, kept) = manifests.split_at(manifests.len().saturating_sub(keep.max(1)));
+    let up_to = manifests.partition_point(|m| m.steps_done <= accepted);
+    let (old, kept) = manifests.split_at(up_to.saturating_sub(keep.max(1)));
     let wanted: HashSet<BlobHash> = kept.iter().flat_map(|m| &m.parts).map(|p| p.hash).collect();
     for manifest in old {
         remove(&file(folder, manifest.steps_done))?;
@@ -61,8 +66,19 @@ mod tests {
             write(folder.path(), &m).unwrap();
         }
         fs::write(folder.path().join("step-00000030.json"), "{ half").unwrap();
-        assert_eq!(prune(folder.path(), 2).unwrap(), vec![BlobHash::of(b"a")]);
+        assert_eq!(prune(folder.path(), 2, 20).unwrap(), vec![BlobHash::of(b"a")]);
         let left: Vec<u64> = list(folder.path()).unwrap().iter().map(|m| m.steps_done).collect();
         assert_eq!(left, [10, 20]);
+    }
+
+    #[test]
+    fn a_snapshot_of_work_that_was_rolled_back_does_not_push_out_the_one_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        for m in [manifest(5, &["a"]), manifest(10, &["b"]), manifest(20, &["c"]), manifest(30, &["d"])] {
+            write(folder.path(), &m).unwrap();
+        }
+        assert_eq!(prune(folder.path(), 1, 10).unwrap(), vec![BlobHash::of(b"a")]);
+        let left: Vec<u64> = list(folder.path()).unwrap().iter().map(|m| m.steps_done).collect();
+        assert_eq!(left, [10, 20, 30]);
     }
 }

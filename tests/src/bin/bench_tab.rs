@@ -1,5 +1,7 @@
 //! Times full training steps in headless Chromium, in the Web Worker that volunteers run. One JSON object a line.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail};
 use protocol::{
     spec::{Backend, ModelSpec, OptimizerSpec, RunSpec},
@@ -8,7 +10,7 @@ use protocol::{
 };
 use serde_json::json;
 use tests::{Browser, Coordinator, Tab};
-use xtask::bench::{SEQUENCES, SHAPES, Shape, VOCABULARY};
+use xtask::bench::{JOINED, SEQUENCES, SHAPES, Shape, VOCABULARY};
 
 /// The worker speaks first, hears the command, and answers with `benched`; its words when it cannot.
 const SCRIPT: &str = r#"
@@ -37,7 +39,20 @@ async fn main() -> Result<()> {
     for shape in &SHAPES {
         measure(&coordinator, &browser, shape, Backend::Cpu, 5).await?;
     }
-    measure(&coordinator, &browser, &SHAPES[0], Backend::WebGpu, 3).await
+    measure(&coordinator, &browser, &SHAPES[0], Backend::WebGpu, 3).await?;
+    join(&browser).await
+}
+
+/// From the moment the address is given to a fresh browser until the coordinator has counted work of it. The
+/// default run, with one micro-batch a step so that a step counts one.
+async fn join(browser: &Browser) -> Result<()> {
+    let coordinator = Coordinator::start("[training]\nmicro_batches = 1\n", &[]).await?;
+    let tab = browser.tab().await?;
+    let opened = Instant::now();
+    tab.goto(&format!("{}/?join=1&backend=cpu", coordinator.url)).await?;
+    coordinator.wait_for_run("a first step", |run| run.step > 0).await?;
+    println!("{}", json!({ "where": "tab", "backend": "cpu", JOINED: opened.elapsed().as_secs_f64() }));
+    Ok(())
 }
 
 /// In a fresh browser each, so that no number depends on what ran before.

@@ -1,8 +1,9 @@
 //! Pictures of the pages in every size and colour, while two tabs train: `cargo run --bin screenshots -- FOLDER`.
+//! `page.png` among them is the picture in the README, kept in docs.
 
 use std::{env, fs, path::PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tests::{Browser, Coordinator};
 
 /// Name, width, height; the first is a laptop, the second a small phone.
@@ -38,5 +39,8 @@ async fn main() -> Result<()> {
             }
         }
     }
-    Ok(())
+    // The one of the README: the upper part of a volunteer's page.
+    let [volunteer, _] = &tabs[..] else { bail!("there are two tabs") };
+    volunteer.set_device(1280, 1400, false).await?;
+    volunteer.screenshot(&folder.join("page.png")).await
 }

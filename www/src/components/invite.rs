@@ -27,13 +27,13 @@ pub fn Invite() -> impl IntoView {
     };
     let warning = if address::is_loopback() {
         Some(
-            "This address only works on this machine. For phones and other computers, start the coordinator on an \
-             address of your network, with TLS, and open this page there.",
+            "This address only works on this computer. For phones and other computers, start the coordinator with \
+             --listen 0.0.0.0:8080 and open this page at this computer's address in your network.",
         )
     } else if !window().is_secure_context() {
         Some(
             "This address is plain http. Browsers then keep WebGPU and the screen lock off, and devices train on \
-             their processors. Start the coordinator with TLS to change that.",
+             their processors. An https address, from a proxy in front of the coordinator, changes that.",
         )
     } else {
         None

@@ -49,7 +49,7 @@ fn RunStats() -> impl IntoView {
         fact(live, |run| count(run.workers.iter().filter(|worker| !worker.hops.is_empty()).count() as u64));
     let spares = fact(live, |run| {
         let spares = run.workers.iter().filter(|worker| worker.hops.is_empty()).count() as u64;
-        format!("{}; starts with {}", words::spares(spares), count(run.workers_wanted.into()))
+        format!("{}; {} or more needed", words::spares(spares), count(run.workers_wanted.into()))
     });
     let snapshot_note =
         fact(live, |run| run.snapshot_step.map_or("", |_| "the run can go on from there").to_owned());
