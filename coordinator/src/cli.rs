@@ -51,6 +51,9 @@ enum Command {
         /// Name shown to the organizer.
         #[arg(long, default_value = "native worker")]
         name: String,
+        /// Megabytes that its part of the model may take [default: what it needs].
+        #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+        memory: Option<u64>,
         /// Write the log as JSON lines.
         #[arg(long)]
         log_json: bool,
@@ -100,9 +103,14 @@ pub fn run() -> anyhow::Result<()> {
             let options = serve::Options { listen, data_dir, resume, start_with };
             tokio::runtime::Runtime::new()?.block_on(serve_until_end(config, options, exit_when_over))
         }
-        Command::Work { url, backend, name, log_json } => {
+        Command::Work { url, backend, name, memory, log_json } => {
             log(log_json);
-            native_worker::work(native_worker::Options { url, backend: backend.map(Into::into), name })
+            native_worker::work(native_worker::Options {
+                url,
+                backend: backend.map(Into::into),
+                name,
+                memory_bytes: memory.map(|mb| mb.saturating_mul(1_000_000)),
+            })
         }
         Command::Validate { run } => {
             let config = serve::load(Some(&run))?;

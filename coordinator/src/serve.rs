@@ -83,7 +83,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let dataset = prepare(&config, &data_dir).await?;
     let training = &config.training;
     let shape = training.window_shape();
-    let train = dataset.train_windows(training.seed, shape, training.micro_batches)?;
+    let train = dataset.train_windows(training.seed, shape, training.micro_batches.unwrap_or(1))?;
     let validation = match training.validate_every {
         0 => None,
         _ => Some(dataset.validation_windows(shape)?),

@@ -201,8 +201,7 @@ const FAULTY: &[(&str, Option<usize>, &str, &str)] = &[
     ("[session]\nmax_workers = 0", Some(2), "session.max_workers", "from 1 to"),
     ("[snapshots]\nevery = 0", Some(2), "snapshots.every", "from 1 to"),
     ("[snapshots]\nkeep = 0", Some(2), "snapshots.keep", "from 1 to"),
-    ("[snapshots]\nmoments = \"f16\"", Some(2), "snapshots.moments", "not built yet"),
-    ("[snapshots]\nmoments = \"half\"", Some(2), "snapshots.moments", "use \"full\""),
+    ("[snapshots]\nmoments = \"half\"", Some(2), "snapshots.moments", "full, f16, none"),
     ("[session]\nheartbeat_seconds = 0", Some(2), "session.heartbeat_seconds", "from 0.01"),
     (
         "[session]\nheartbeat_seconds = 30",

@@ -13,9 +13,9 @@ struct Instance {
 }
 
 fn instance(json: &Value) -> Instance {
-    let candidate = |w: &Value| Candidate {
-        seconds_per_layer: w["time"].as_f64().expect("time"),
-        max_layers: w["max_layers"].as_u64().expect("max_layers") as u32,
+    let candidate = |w: &Value| {
+        let max_layers = w["max_layers"].as_u64().expect("max_layers") as u32;
+        Candidate::new(w["time"].as_f64().expect("time"), max_layers)
     };
     Instance {
         layers: json["layers"].as_u64().expect("layers") as u32,

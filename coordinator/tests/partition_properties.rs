@@ -12,9 +12,16 @@ struct Instance {
 }
 
 fn instances() -> impl Strategy<Value = Instance> {
-    // Few distinct speeds, so that ties are common.
-    let worker = (1u32..6, 0u32..5)
-        .prop_map(|(speed, max_layers)| Candidate { seconds_per_layer: f64::from(speed) * 0.25, max_layers });
+    // Few distinct speeds, so that ties are common; half of the links cost nothing.
+    let worker = (1u32..6, 0u32..5, 0u32..3, 0u32..3, 0u32..4).prop_map(
+        |(speed, max_layers, first_room, last_room, link)| Candidate {
+            seconds_per_layer: f64::from(speed) * 0.25,
+            max_layers,
+            first_room,
+            last_room,
+            link_seconds: f64::from(link.saturating_sub(1)) * 0.3,
+        },
+    );
     (1u32..8, proptest::collection::vec(worker, 1..5), 0u32..4, 0u32..6).prop_map(
         |(layers, workers, head, tail)| Instance {
             layers,
@@ -31,9 +38,22 @@ fn slowest(i: &Instance, stages: &[(usize, u32)]) -> f64 {
     for (at, (worker, n)) in stages.iter().enumerate() {
         let head = if at == 0 { i.head } else { 0.0 };
         let tail = if at + 1 == stages.len() { i.tail } else { 0.0 };
-        value = value.max(i.workers[*worker].seconds_per_layer * (f64::from(*n) + head + tail));
+        let neighbours = u32::from(at > 0) + u32::from(at + 1 < stages.len());
+        let worker = i.workers[*worker];
+        value = value.max(worker.seconds_per_layer * (f64::from(*n) + head + tail));
+        value = value.max(f64::from(neighbours) * worker.link_seconds);
     }
     value
+}
+
+/// Whether each worker's memory holds its stage.
+fn fits(i: &Instance, stages: &[(usize, u32)]) -> bool {
+    stages.iter().enumerate().all(|(at, (worker, n))| {
+        let worker = i.workers[*worker];
+        let first = if at == 0 { worker.first_room } else { 0 };
+        let last = if at + 1 == stages.len() { worker.last_room } else { 0 };
+        n + first + last <= worker.max_layers
+    })
 }
 
 /// Every way to hold the layers that `allowed` lets through, by value, number of workers and workers.
@@ -49,6 +69,9 @@ fn all(i: &Instance, allowed: &impl Fn(&[(usize, u32)]) -> bool) -> Option<(f64,
             return;
         }
         if left == 0 {
+            if !fits(i, stages) {
+                return;
+            }
             let found = (slowest(i, stages), stages.len(), stages.iter().map(|s| s.0).collect::<Vec<_>>());
             if best.as_ref().is_none_or(|b| found < *b) {
                 *best = Some(found);
@@ -104,7 +127,7 @@ proptest! {
             prop_assert_eq!(stages.len(), count, "fewest workers");
             prop_assert_eq!(stages[0].0, workers[0], "lowest-numbered head");
             prop_assert_eq!(found.layers.iter().sum::<u32>(), i.layers);
-            prop_assert!(stages.iter().all(|(w, n)| *n >= 1 && *n <= i.workers[*w].max_layers));
+            prop_assert!(fits(&i, &stages) && stages.iter().all(|(_, n)| *n >= 1));
         }
     }
 
@@ -136,7 +159,7 @@ proptest! {
 
 #[test]
 fn faster_workers_get_more_layers_and_equal_ones_equal_shares() {
-    let worker = |seconds_per_layer| Candidate { seconds_per_layer, max_layers: 12 };
+    let worker = |seconds_per_layer| Candidate::new(seconds_per_layer, 12);
     let found = partition_ordered(12, &[worker(1.0), worker(2.0), worker(1.0)], 0.0, 0.0).expect("fits");
     assert_eq!(found.layers, [5, 2, 5]);
     let found = partition_ordered(12, &[worker(1.0); 3], 0.0, 0.0).expect("fits");
@@ -145,7 +168,7 @@ fn faster_workers_get_more_layers_and_equal_ones_equal_shares() {
 
 #[test]
 fn what_cannot_be_used_is_left_out() {
-    let good = Candidate { seconds_per_layer: 1.0, max_layers: 3 };
+    let good = Candidate::new(1.0, 3);
     let broken =
         [f64::NAN, f64::INFINITY, -1.0].map(|seconds_per_layer| Candidate { seconds_per_layer, ..good });
     let full = Candidate { max_layers: 0, ..good };
@@ -163,12 +186,8 @@ fn what_cannot_be_used_is_left_out() {
 
 #[test]
 fn two_hundred_workers_and_sixty_four_layers_are_partitioned() {
-    let workers: Vec<Candidate> = (0..200u32)
-        .map(|w| Candidate {
-            seconds_per_layer: 0.1 + f64::from(w * 7919 % 1009) / 1000.0,
-            max_layers: 1 + w % 5,
-        })
-        .collect();
+    let workers: Vec<Candidate> =
+        (0..200u32).map(|w| Candidate::new(0.1 + f64::from(w * 7919 % 1009) / 1000.0, 1 + w % 5)).collect();
     let ordered = partition_ordered(64, &workers, 1.5, 3.25).expect("fits");
     let unordered = partition_unordered(64, &workers, 1.5, 3.25).expect("fits");
     assert_eq!(ordered.layers.iter().sum::<u32>(), 64);

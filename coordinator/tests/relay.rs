@@ -7,7 +7,7 @@ use coordinator::run::{
 use protocol::{
     message::{Address, Message, Pass, TensorFrame},
     refusal::Refusal,
-    spec::{ModelSpec, OptimizerSpec, RunSpec},
+    spec::{ModelSpec, Moments, OptimizerSpec, RunSpec},
     tensor::{Encoding, TensorMeta},
 };
 
@@ -38,6 +38,7 @@ fn relay() -> Relay {
         micro_batches: 2,
         recompute: false,
         wire: Encoding::F16,
+        moments: Moments::Full,
     };
     let mut relay = Relay::new(4, vec![A, B, C], run, 1);
     relay.open_step(7);

@@ -9,7 +9,7 @@ use std::{
 use coordinator::{
     plan::Stages,
     run::{
-        event::{Action, Command, Event, Half, WorkerId},
+        event::{Action, Command, Event, Half, Record, WorkerId},
         machine::{Machine, Settings},
         relay::Relay,
         snapshot::Manifest,
@@ -20,11 +20,11 @@ use proptest::prelude::*;
 use protocol::{
     blob::BlobRef,
     message::{
-        Fault, FaultKind, Hello, Message, Pass, Profile, SnapshotReady, StepReport, Timings,
-        ValidationReport, WorkerKind,
+        Fault, FaultKind, Hello, Message, Pass, PassSeconds, Profile, SnapshotReady, StepReport, Timings,
+        ValidationReport, Vitals, WorkerKind,
     },
     refusal::Refusal,
-    spec::{Assignment, Backend, ModelSpec, OptimizerSpec, RunSpec, WeightSource},
+    spec::{Assignment, Backend, ModelSpec, Moments, OptimizerSpec, RunSpec, WeightSource},
     tensor::Encoding,
     view::Phase,
 };
@@ -55,6 +55,7 @@ fn settings(steps: u64, stages: Stages, start_with: u32) -> Settings {
             micro_batches: 3,
             recompute: false,
             wire: Encoding::F32,
+            moments: Moments::Full,
         },
         steps,
         seed: 1,
@@ -83,6 +84,13 @@ struct Peer {
     inputs: BTreeSet<Pass>,
     reported: bool,
     slow: f64,
+    /// Its steps take this many times as long as it measured.
+    throttle: f64,
+}
+
+/// Forward takes a third.
+fn share(seconds: f64) -> PassSeconds {
+    PassSeconds { forward: seconds / 3.0, backward: seconds * 2.0 / 3.0 }
 }
 
 /// The machine and its world: peers, the store, the clock.
@@ -98,6 +106,8 @@ struct World {
     commits: VecDeque<u64>,
     closed: Vec<(WorkerId, Refusal)>,
     points: Vec<u64>,
+    /// Why each plan was made.
+    plans: Vec<String>,
     next: u64,
     relay: Option<Relay>,
     open: Option<u64>,
@@ -118,6 +128,7 @@ impl World {
             commits: VecDeque::new(),
             closed: vec![],
             points: vec![],
+            plans: vec![],
             next: 1,
             relay: None,
             open: None,
@@ -160,6 +171,7 @@ impl World {
             Action::Prune { accepted } => {
                 assert_eq!(self.machine.snapshot().map(|m| m.steps_done), Some(accepted));
             }
+            Action::Record(Record::PlanMade { why, .. }) => self.plans.push(why),
             Action::Record(_) => {}
             Action::Point(point) => {
                 self.points.retain(|step| *step < point.step);
@@ -177,9 +189,10 @@ impl World {
                 device: "test".into(),
                 threads: 1,
                 memory_bytes: 0,
-                layer_seconds: peer.slow,
-                embedding_seconds: 0.1 * peer.slow,
+                layer: share(peer.slow),
+                embedding: share(0.1 * peer.slow),
                 head_seconds: 0.2 * peer.slow,
+                link: None,
             })),
             Message::Assign(assignment) => {
                 peer.history = match &assignment.weights {
@@ -240,7 +253,16 @@ impl World {
                 step: peer.step,
                 squared_norm: 1.0,
                 losses: if last { vec![3.0; 3] } else { vec![] },
-                timings: Timings::default(),
+                timings: {
+                    let layers: u32 = a.hops.iter().map(|h| h.part.end_layer - h.part.first_layer).sum();
+                    let ends = a.hops.iter().map(|h| {
+                        0.1 * f64::from(h.part.embedding as u8) + 0.2 * f64::from(h.part.head as u8)
+                    });
+                    let seconds = 3.0 * peer.slow * peer.throttle * (f64::from(layers) + ends.sum::<f64>());
+                    let PassSeconds { forward, backward } = share(seconds);
+                    Timings { forward, backward, ..Timings::default() }
+                },
+                vitals: Vitals::default(),
             };
             self.said.push_back((worker, Message::StepReport(report)));
         }
@@ -249,7 +271,7 @@ impl World {
     fn join(&mut self, slow: f64) -> WorkerId {
         let worker = WorkerId(self.next);
         self.next += 1;
-        self.peers.insert(worker, Peer { slow, ..Peer::default() });
+        self.peers.insert(worker, Peer { slow, throttle: 1.0, ..Peer::default() });
         let hello = Hello { protocol: 1, build: "t".into(), kind: WorkerKind::Native, name: "t".into() };
         self.handle(Event::Joined { worker, hello, token: "t".into() });
         worker
@@ -278,7 +300,7 @@ impl World {
             let (worker, message) = self.said.remove(first).unwrap();
             self.handle(Event::Said { worker, message });
         } else if let Some(steps_done) = self.commits.pop_front() {
-            self.handle(Event::Committed { steps_done });
+            self.handle(Event::Committed { steps_done, state: format!("state of {steps_done}") });
         }
         true
     }
@@ -304,9 +326,10 @@ fn expected(steps: u64) -> Vec<(u64, u32)> {
 fn final_history(world: &World) -> Vec<(u64, u32)> {
     let last = world.manifests.last().expect("there is a last snapshot");
     for part in &last.parts {
-        assert_eq!(world.store[&part.hash.0], world.store[&last.parts[0].hash.0], "all parts are of one cut");
+        let first = &last.parts[0].blob;
+        assert_eq!(world.store[&part.blob.hash.0], world.store[&first.hash.0], "all parts are of one cut");
     }
-    world.store[&last.parts[0].hash.0].clone()
+    world.store[&last.parts[0].blob.hash.0].clone()
 }
 
 #[test]
@@ -517,6 +540,139 @@ fn the_run_is_full_at_its_limit_and_over_after_its_end() {
     over.settle();
     let late = over.join(1.0);
     assert_eq!(over.closed, [(late, Refusal::RunOver)]);
+}
+
+#[test]
+fn a_worker_three_times_slower_causes_one_hand_over_and_no_more() {
+    let mut world = World::new(settings(300, Stages::Auto, 2), None);
+    let throttled = world.join(1.0);
+    world.join(1.0);
+    while world.machine.view(world.now).step < 20 {
+        assert!(world.happen(0));
+    }
+    assert_eq!(world.plans.len(), 1);
+    world.peers.get_mut(&throttled).unwrap().throttle = 3.0;
+    world.settle();
+    assert_eq!(world.phase(), Phase::Finished);
+    assert_eq!(world.plans[1..], ["the devices' speeds have changed"]);
+    let layers = |w: WorkerId| {
+        let hops = &world.peers[&w].assignment.as_ref().unwrap().hops;
+        hops.iter().map(|h| h.part.end_layer - h.part.first_layer).sum::<u32>()
+    };
+    assert_eq!(layers(throttled), 1, "it keeps a small share");
+    assert_eq!(final_history(&world), expected(300));
+    let view = world.machine.view(world.now);
+    let worker = view.workers.iter().find(|w| w.id == throttled.0).unwrap();
+    assert!((worker.pace - 3.0).abs() < 0.1, "{}", worker.pace);
+}
+
+#[test]
+fn a_worker_whose_speed_wavers_causes_no_hand_over() {
+    let mut world = World::new(settings(300, Stages::Auto, 2), None);
+    let wavering = world.join(1.0);
+    world.join(1.0);
+    let mut turn = 0;
+    while world.phase() != Phase::Finished {
+        turn += 1;
+        world.peers.get_mut(&wavering).unwrap().throttle = if turn % 40 < 8 { 2.5 } else { 1.0 };
+        assert!(world.happen(0));
+    }
+    assert_eq!(world.plans.len(), 1, "{:?}", world.plans);
+}
+
+#[test]
+fn a_spare_measures_itself_again_and_is_used_when_it_has_recovered() {
+    let mut world = World::new(settings(1000, Stages::Auto, 1), None);
+    world.join(1.0);
+    let slow = world.join(1000.0);
+    for _ in 0..40 {
+        world.happen(0);
+    }
+    assert!(world.peers[&slow].assignment.is_none());
+    world.peers.get_mut(&slow).unwrap().slow = 1.0;
+    world.now += Duration::from_secs(61);
+    for worker in world.peers.keys().copied().collect::<Vec<_>>() {
+        world.handle(Event::Heard { worker });
+    }
+    world.handle(Event::Tick);
+    for _ in 0..200 {
+        world.happen(0);
+    }
+    assert!(world.peers[&slow].assignment.is_some());
+    assert_eq!(world.plans.len(), 2, "{:?}", world.plans);
+}
+
+#[test]
+fn m_is_chosen_when_nobody_says_and_stays() {
+    let mut settings = settings(9, Stages::Exactly(2), 2);
+    settings.run.micro_batches = 0;
+    let mut machine = Machine::new(settings.clone(), None);
+    assert_eq!(machine.micro_batches(), 0);
+    let mut assigned = vec![];
+    for worker in [1, 2].map(WorkerId) {
+        let hello =
+            Hello { protocol: 1, build: "test".into(), kind: WorkerKind::Native, name: worker.to_string() };
+        machine.handle(Duration::ZERO, Event::Joined { worker, hello, token: String::new() });
+        let profile = Profile {
+            backend: Backend::Cpu,
+            device: "test".into(),
+            threads: 1,
+            memory_bytes: 0,
+            layer: share(1.0),
+            embedding: share(0.1),
+            head_seconds: 0.2,
+            link: None,
+        };
+        for action in
+            machine.handle(Duration::ZERO, Event::Said { worker, message: Message::Profile(profile) })
+        {
+            if let Action::Send { message: Message::Assign(assignment), .. } = action {
+                assigned.push(assignment.micro_batches);
+            }
+        }
+    }
+    let chosen = machine.micro_batches();
+    // Two even stages: a bubble of 1 in M + 1.
+    assert!((16..=32).contains(&chosen), "{chosen}");
+    assert_eq!(assigned, [chosen, chosen]);
+    let manifest = Manifest {
+        steps_done: 3,
+        epoch: 1,
+        model: settings.run.model.clone(),
+        micro_batches: chosen,
+        state: String::new(),
+        parts: vec![],
+    };
+    assert_eq!(Machine::new(settings, Some(manifest)).micro_batches(), chosen, "a resumed run keeps it");
+}
+
+#[test]
+fn a_model_too_large_for_all_devices_is_refused_in_gigabytes() {
+    use coordinator::plan::{self, Measured};
+    let mut run = settings(1, Stages::Auto, 1).run;
+    run.model = ModelSpec {
+        vocabulary: 50257,
+        positions: 1024,
+        width: 1024,
+        heads: 16,
+        layers: 24,
+        tie_embeddings: false,
+    };
+    let laptop = |id| Measured {
+        worker: WorkerId(id),
+        layer: share(1.0),
+        embedding: share(0.1),
+        head_seconds: 0.2,
+        memory_bytes: 4 << 30,
+        link: None,
+    };
+    let words = plan::make(&run, Stages::Auto, &[laptop(1), laptop(2)]).unwrap_err().to_string();
+    assert!(words.starts_with("the model does not fit into the memory of 2 devices: it needs "), "{words}");
+    assert!(words.contains(" GB more; ") && words.contains(" more like them or a narrower model"), "{words}");
+    let plan = plan::make(&run, Stages::Auto, &(1..=8).map(laptop).collect::<Vec<_>>()).unwrap();
+    for stage in &plan.stages {
+        assert!(stage.memory_bytes <= 4 << 30, "{stage:?}");
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use engine::{device::Device, profile};
 use protocol::{
-    spec::{ModelSpec, OptimizerSpec, RunSpec},
+    spec::{ModelSpec, Moments, OptimizerSpec, RunSpec},
     tensor::Encoding,
 };
 
@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             micro_batches: 1,
             recompute: false,
             wire: Encoding::F32,
+            moments: Moments::Full,
         };
         let began = Instant::now();
         let now = || began.elapsed().as_secs_f64();

@@ -1,13 +1,16 @@
 //! Checkpoints that Hugging Face's `transformers` reads and writes: `config.json` and `model.safetensors` of a
 //! `GPT2LMHeadModel`.
 
-use protocol::spec::{Hop, ModelSpec};
+use protocol::{
+    blob::BlobHash,
+    spec::{Hop, ModelSpec},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     device::Device,
-    parameters::{ParameterError, ParameterSet, Quantity, entry, write},
+    parameters::{ParameterError, ParameterSet, Quantity, digest, entry, gather, write},
     shapes,
 };
 
@@ -55,12 +58,12 @@ impl Checkpoint {
     /// # Errors
     ///
     /// [`CheckpointError::Parameters`] naming what the parts lack.
-    pub async fn from_snapshot<B: AsRef<[u8]>>(
+    pub fn from_snapshot<B: AsRef<[u8]>>(
         model: &ModelSpec,
         parts: &[B],
     ) -> Result<Checkpoint, CheckpointError> {
-        let parameters = ParameterSet::import(model, &whole(model), parts, &Device::Host)?;
-        Checkpoint::new(model, &parameters).await
+        let weights = gather(&shapes::of_model(model), parts, ("format", "pt"))?;
+        Ok(Checkpoint { config: config(model), weights })
     }
 
     /// The model and its parameters, ready to train or to generate. Names may lack the prefix
@@ -74,6 +77,15 @@ impl Checkpoint {
         let parameters = ParameterSet::import(&model, &whole(&model), &[&self.weights], device)?;
         Ok((model, parameters))
     }
+}
+
+/// Hash of all weights and moments in the parts of a snapshot, the same however they are spread over the parts.
+///
+/// # Errors
+///
+/// [`CheckpointError::Parameters`] when a part is no safetensors file.
+pub fn state_hash<B: AsRef<[u8]>>(parts: &[B]) -> Result<BlobHash, CheckpointError> {
+    Ok(digest(parts)?)
 }
 
 fn whole(model: &ModelSpec) -> [Hop; 1] {

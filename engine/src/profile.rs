@@ -1,7 +1,7 @@
 //! The self-benchmark of a worker, at the run's real shapes.
 
 use protocol::{
-    message::Pass,
+    message::{Pass, PassSeconds},
     spec::{Hop, Part, RunSpec},
 };
 
@@ -16,12 +16,12 @@ use crate::{
 /// Passes timed at most; the median of so many is steady enough.
 const PASSES: usize = 9;
 
-/// Seconds for forward and backward on one micro-batch of the run.
+/// Seconds on one micro-batch of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    pub layer_seconds: f64,
-    pub embedding_seconds: f64,
-    /// Final norm, LM head and loss.
+    pub layer: PassSeconds,
+    pub embedding: PassSeconds,
+    /// Final norm, LM head and loss, both ways.
     pub head_seconds: f64,
 }
 
@@ -48,23 +48,23 @@ pub async fn measure(
     let head = Part { end_layer: 0, head: true, ..layer };
     let budget = budget_seconds / 3.0;
     Ok(Measured {
-        layer_seconds: match run.model.layers {
-            0 => 0.0,
+        layer: match run.model.layers {
+            0 => PassSeconds { forward: 0.0, backward: 0.0 },
             _ => time(run, layer, device, budget, &now).await?,
         },
-        embedding_seconds: time(run, embedding, device, budget, &now).await?,
-        head_seconds: time(&untied, head, device, budget, &now).await?,
+        embedding: time(run, embedding, device, budget, &now).await?,
+        head_seconds: time(&untied, head, device, budget, &now).await?.total(),
     })
 }
 
-/// Median seconds of forward and backward through one part.
+/// Median seconds of forward and of backward through one part; a head does both in one, counted as backward.
 async fn time(
     run: &RunSpec,
     part: Part,
     device: &Device,
     budget: f64,
     now: &impl Fn() -> f64,
-) -> Result<f64, StageError> {
+) -> Result<PassSeconds, StageError> {
     let hops = [Hop { index: 0, part: part.clone() }];
     let parameters = ParameterSet::cheap(&run.model, &hops, device);
     let mut stage = Stage::new(run, &hops, device, parameters)?;
@@ -75,10 +75,11 @@ async fn time(
     let hidden: Vec<f32> =
         (0..(rows * run.model.width as usize) as u64).map(|i| unit(random(2, i)) as f32 - 0.5).collect();
     let pass = Pass::Train { micro_batch: 0 };
-    let mut seconds = Vec::new();
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
     let mut began = now();
     for round in 0..=PASSES {
         let start = now();
+        let mut turn = start;
         if part.head {
             let input = HopInput::Hidden(hidden.clone());
             stage.loss(0, pass, input, &tokens, shape, 1.0).await?;
@@ -88,19 +89,21 @@ async fn time(
             } else {
                 stage.forward_hidden(0, pass, hidden.clone(), shape).await?;
             }
+            turn = now();
             stage.backward(0, 0, hidden.clone()).await?;
         }
         let end = now();
         if round == 0 {
             began = end;
         } else {
-            seconds.push(end - start);
+            forward.push(turn - start);
+            backward.push(end - turn);
             if end - began >= budget {
                 break;
             }
         }
     }
-    Ok(median(seconds))
+    Ok(PassSeconds { forward: median(forward), backward: median(backward) })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -171,9 +174,11 @@ mod tests {
     fn each_part_is_timed_and_the_budget_is_kept() {
         let clock = ticking();
         let measured = futures::executor::block_on(measure(&run(), &Device::Host, 3.0, &clock)).unwrap();
-        assert_eq!(measured, Measured { layer_seconds: 1.0, embedding_seconds: 1.0, head_seconds: 1.0 });
-        // Per part: one reading before, two for the uncounted pass, two for the one that fills its second.
-        assert_eq!(clock(), 3.0 * 5.0 + 1.0);
+        let both = PassSeconds { forward: 1.0, backward: 1.0 };
+        assert_eq!(measured, Measured { layer: both, embedding: both, head_seconds: 1.0 });
+        // Per part: one reading before, three for the uncounted pass, three for the one that fills its second; the
+        // head has no turn.
+        assert_eq!(clock(), 2.0 * 7.0 + 5.0 + 1.0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use engine::{
     stage::{HopInput, Stage},
 };
 use futures::executor::block_on;
-use protocol::spec::{Hop, ModelSpec};
+use protocol::spec::{Hop, ModelSpec, Moments};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 /// Python's answer when it has no torch or no transformers.
@@ -125,12 +125,18 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
             .map(|part| {
                 let hops = [Hop { index: 0, part }];
                 let parameters = ParameterSet::import(&model, &hops, &[&file], &Device::Host).unwrap();
-                block_on(parameters.export(true)).unwrap()
+                block_on(parameters.export(Moments::Full)).unwrap()
             })
             .to_vec();
-        let checkpoint = block_on(Checkpoint::from_snapshot(&model, &files)).unwrap();
+        let whole = [Hop { index: 0, part: shapes::whole(&model) }];
+        let joined = ParameterSet::import(&model, &whole, &files, &Device::Host).unwrap();
+        let joined = block_on(joined.export(Moments::Full)).unwrap();
+        let state = checkpoint::state_hash(&files).unwrap();
+        assert_eq!(state, checkpoint::state_hash(&[&joined]).unwrap(), "the split does not matter");
+        assert_ne!(state, checkpoint::state_hash(&files[..1]).unwrap());
+        let checkpoint = Checkpoint::from_snapshot(&model, &files).unwrap();
         assert_eq!(tensors(&checkpoint.weights), tensors(&file), "{name}");
-        let lacking = block_on(Checkpoint::from_snapshot(&model, &files[..1])).unwrap_err().to_string();
+        let lacking = Checkpoint::from_snapshot(&model, &files[..1]).unwrap_err().to_string();
         assert!(lacking.starts_with(&format!("the weights hold no tensor `transformer.h.{middle}.")));
     }
 }

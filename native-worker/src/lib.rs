@@ -19,7 +19,7 @@ use engine::session::{
 };
 use protocol::{
     VERSION,
-    message::{DrainReason, Hello, WorkerKind},
+    message::{DrainReason, Hello, Vitals, WorkerKind},
     spec::Backend,
 };
 
@@ -33,6 +33,8 @@ pub struct Options {
     /// None: the fastest.
     pub backend: Option<Backend>,
     pub name: String,
+    /// Bytes that a stage may take; None: as much as it needs.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Take part in a run until it is over or Ctrl-C is pressed.
@@ -59,6 +61,7 @@ pub fn work(options: Options) -> anyhow::Result<()> {
         network: network::Network::new(link.clone(), handle.clone()),
         clock: clock::Clock::new(),
         blobs: blobs::Blobs::new(Arc::new(link), handle),
+        vitals: Box::new(vitals),
         tell: Box::new(report::report),
     };
     let hello = Hello {
@@ -68,12 +71,18 @@ pub fn work(options: Options) -> anyhow::Result<()> {
         name: options.name.chars().take(protocol::limits::NAME).collect(),
     };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let devices = Devices::new(candidates(options.backend, threads), threads, 0);
+    let memory = options.memory_bytes.unwrap_or(0);
+    let devices = Devices::new(candidates(options.backend, threads), threads, memory);
     match futures::executor::block_on(session::run(&host, hello, devices, leave)) {
         End::Over(DrainReason::Finished | DrainReason::Stopped) | End::Left => Ok(()),
         End::Refused(words) => bail!("the coordinator turned this worker away: {words}"),
         End::Failed(words) => bail!("{words}"),
     }
+}
+
+/// This process's memory; operating systems do not tell pressure.
+fn vitals() -> Vitals {
+    Vitals { memory_bytes: memory_stats::memory_stats().map_or(0, |m| m.physical_mem as u64), pressure: None }
 }
 
 fn candidates(wanted: Option<Backend>, threads: u32) -> Vec<Candidate> {

@@ -7,12 +7,23 @@ pub fn report(event: SessionEvent) {
         SessionEvent::Welcomed { worker, run } => {
             tracing::info!("welcomed as worker {worker} of run {}", run.name)
         }
-        SessionEvent::Profiled { profile } => tracing::info!(
-            "{:?} ({}): {:.2} ms a layer",
-            profile.backend,
-            profile.device,
-            profile.layer_seconds * 1e3
-        ),
+        SessionEvent::Profiled { profile } => {
+            let link = profile.link.map_or("not measured".into(), |link| {
+                format!(
+                    "{:.1} ms there and back, {:.1} Mbit/s up, {:.1} down",
+                    link.round_trip_seconds * 1e3,
+                    link.up * 8e-6,
+                    link.down * 8e-6
+                )
+            });
+            tracing::info!(
+                "{:?} ({}): a layer takes {:.2} ms forward and {:.2} ms backward; link: {link}",
+                profile.backend,
+                profile.device,
+                profile.layer.forward * 1e3,
+                profile.layer.backward * 1e3
+            );
+        }
         SessionEvent::Loading { epoch, hops } => tracing::info!("plan {epoch}: loading {}", parts(&hops)),
         SessionEvent::Training { epoch, hops } => tracing::info!("plan {epoch}: training {}", parts(&hops)),
         SessionEvent::Step { step, loss, .. } => match loss {

@@ -64,7 +64,7 @@ pub enum FrameError {
     TrailingHeader { message: &'static str, bytes: usize },
     #[error("{message} carries no tensor, yet {bytes} bytes follow its header: send it without a payload")]
     UnexpectedPayload { message: &'static str, bytes: usize },
-    #[error("the payload of {message} is {actual} bytes long, tensor.bytes says {declared}: make them equal")]
+    #[error("the payload of {message} is {actual} bytes long, its header says {declared}: make them equal")]
     PayloadLength { message: &'static str, declared: u64, actual: usize },
     #[error("{message} is malformed: {source}")]
     Tensor { message: &'static str, source: MetaError },
@@ -85,7 +85,7 @@ impl From<FrameError> for Refusal {
     }
 }
 
-/// Writes a frame. `payload` is empty unless the message carries a tensor.
+/// Writes a frame. `payload` is empty unless the message carries a tensor or padding.
 ///
 /// # Errors
 /// Whatever [`decode`] would refuse in the frame.
@@ -140,9 +140,11 @@ fn check(message: &Message, payload: &[u8]) -> Result<(), FrameError> {
     message.check_limits()?;
     let name = message.name();
     let Some(frame) = message.tensor() else {
+        let padding = message.padding();
         return match payload.len() {
-            0 => Ok(()),
-            bytes => Err(FrameError::UnexpectedPayload { message: name, bytes }),
+            bytes if bytes as u64 == u64::from(padding) => Ok(()),
+            bytes if padding == 0 => Err(FrameError::UnexpectedPayload { message: name, bytes }),
+            actual => Err(FrameError::PayloadLength { message: name, declared: padding.into(), actual }),
         };
     };
     frame.tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;

@@ -3,7 +3,7 @@
 //! A header that keeps these limits fits into [`crate::frame::MAX_HEADER`] in every message.
 
 use crate::{
-    message::{Fault, Hello, Message, Profile, StepReport, Welcome},
+    message::{Fault, Hello, Message, Probe, Profile, StepReport, Welcome},
     refusal::Refusal,
     spec::{Assignment, RunSpec, WeightSource},
 };
@@ -18,6 +18,8 @@ pub const SENTENCE: usize = 512;
 pub const TOKEN: usize = 256;
 /// Losses in a step report, one per micro-batch.
 pub const LOSSES: usize = 4096;
+/// Bytes of padding in a probe or its answer.
+pub const PROBE: usize = 4 << 20;
 /// Hops of one assignment.
 pub const HOPS: usize = 1024;
 /// Blobs of one assignment.
@@ -31,7 +33,7 @@ pub struct LimitError {
     pub field: &'static str,
     pub actual: usize,
     pub limit: usize,
-    /// What is counted: characters or entries.
+    /// What is counted: characters, entries or bytes.
     pub unit: &'static str,
 }
 
@@ -52,13 +54,19 @@ impl Message {
                 device,
                 threads: _,
                 memory_bytes: _,
-                layer_seconds: _,
-                embedding_seconds: _,
+                layer: _,
+                embedding: _,
                 head_seconds: _,
+                link: _,
             }) => text("Profile.device", device, LABEL),
-            Message::StepReport(StepReport { epoch: _, step: _, squared_norm: _, losses, timings: _ }) => {
-                list("StepReport.losses", losses, LOSSES)
-            }
+            Message::StepReport(StepReport {
+                epoch: _,
+                step: _,
+                squared_norm: _,
+                losses,
+                timings: _,
+                vitals: _,
+            }) => list("StepReport.losses", losses, LOSSES),
             Message::Leaving { reason } => text("Leaving.reason", reason, SENTENCE),
             Message::Fault(Fault { epoch: _, kind: _, detail }) => text("Fault.detail", detail, SENTENCE),
             Message::Welcome(Welcome { worker: _, token, run, heartbeat_ms: _, lease_ms: _ }) => {
@@ -72,6 +80,7 @@ impl Message {
                     micro_batches: _,
                     recompute: _,
                     wire: _,
+                    moments: _,
                 } = run;
                 text("Welcome.run.name", name, NAME)
             }
@@ -80,6 +89,7 @@ impl Message {
                 hops,
                 hop_count: _,
                 first_step: _,
+                micro_batches: _,
                 window: _,
                 weights,
             }) => {
@@ -94,6 +104,13 @@ impl Message {
             Message::Activation(_) | Message::Gradient(_) | Message::Tokens(_) | Message::Targets(_) => {
                 Ok(())
             }
+            Message::Probe(Probe { number: _, padding, answer }) => {
+                at_most("Probe.padding", *padding as usize, PROBE, "bytes")?;
+                at_most("Probe.answer", *answer as usize, PROBE, "bytes")
+            }
+            Message::ProbeAnswer { number: _, padding } => {
+                at_most("ProbeAnswer.padding", *padding as usize, PROBE, "bytes")
+            }
             Message::Ready { epoch: _ }
             | Message::ValidationReport(_)
             | Message::SnapshotReady(_)
@@ -102,6 +119,7 @@ impl Message {
             | Message::Benchmark
             | Message::Apply(_)
             | Message::Revoke { epoch: _ }
+            | Message::SnapshotKept { steps_done: _ }
             | Message::Drain { reason: _ } => Ok(()),
         }
     }

@@ -67,11 +67,66 @@ pub struct Profile {
     pub threads: u32,
     /// Memory the worker may use for its stage, in bytes; 0 when unknown.
     pub memory_bytes: u64,
-    /// Seconds for forward and backward of one layer on one micro-batch.
-    pub layer_seconds: f64,
-    /// The same for embedding, and for final norm, LM head and loss.
-    pub embedding_seconds: f64,
+    /// One layer on one micro-batch.
+    pub layer: PassSeconds,
+    pub embedding: PassSeconds,
+    /// Final norm, LM head and loss, both ways.
     pub head_seconds: f64,
+    /// None where the link was not measured.
+    pub link: Option<LinkSpeed>,
+}
+
+/// Seconds of a part of the model on one micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PassSeconds {
+    pub forward: f64,
+    pub backward: f64,
+}
+
+impl PassSeconds {
+    pub fn total(self) -> f64 {
+        self.forward + self.backward
+    }
+}
+
+/// A worker's way to the coordinator, from timed frames.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LinkSpeed {
+    /// There and back, of an empty frame.
+    pub round_trip_seconds: f64,
+    /// Bytes per second to the coordinator.
+    pub up: f64,
+    /// Bytes per second from the coordinator.
+    pub down: f64,
+}
+
+/// A frame of `padding` bytes, to be answered with one of `answer` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    pub number: u32,
+    /// Bytes after this header; what they are does not matter.
+    pub padding: u32,
+    /// At most [`crate::limits::PROBE`].
+    pub answer: u32,
+}
+
+/// What a worker tells of itself with every step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Vitals {
+    /// Bytes the program holds now; 0 when unknown.
+    pub memory_bytes: u64,
+    /// None where the device does not say.
+    pub pressure: Option<Pressure>,
+}
+
+/// How hard a device is at work, in the steps of the Compute Pressure API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pressure {
+    Nominal,
+    Fair,
+    Serious,
+    Critical,
 }
 
 /// Where a stage's time went in one step, in seconds.
@@ -83,8 +138,17 @@ pub struct Timings {
     pub wait: f64,
     /// Encoding and handing frames to the socket.
     pub send: f64,
+    /// Decoding frames.
+    pub receive: f64,
     /// Reading gradients' norm and the AdamW update of the step before.
     pub optimizer: f64,
+}
+
+impl Timings {
+    /// Seconds of computing.
+    pub fn busy(&self) -> f64 {
+        self.forward + self.backward + self.optimizer
+    }
 }
 
 /// A stage has done all backward passes of a step.
@@ -97,6 +161,7 @@ pub struct StepReport {
     /// Mean cross-entropy of each micro-batch in nats, in order; empty unless the stage has the head.
     pub losses: Vec<f32>,
     pub timings: Timings,
+    pub vitals: Vitals,
 }
 
 /// Mean cross-entropy, in nats, of one validation batch.
@@ -213,6 +278,19 @@ pub enum Message {
         reason: DrainReason,
     },
     Refuse(Refusal),
+
+    // Added later: the numbers of the others stay.
+    /// Worker to coordinator. Times the link; the answer comes at once.
+    Probe(Probe),
+    /// Answers the probe of this number, with `padding` bytes after the header.
+    ProbeAnswer {
+        number: u32,
+        padding: u32,
+    },
+    /// The snapshot of this many steps is safe: copies of older ones may go.
+    SnapshotKept {
+        steps_done: u64,
+    },
 }
 
 /// Who may send a message.
@@ -236,7 +314,8 @@ impl Message {
             | Heartbeat
             | Pausing
             | Leaving { .. }
-            | Fault(_) => Sender::Worker,
+            | Fault(_)
+            | Probe(_) => Sender::Worker,
             Activation(_) | Gradient(_) => Sender::Either,
             Welcome(_)
             | Benchmark
@@ -246,7 +325,9 @@ impl Message {
             | Apply(_)
             | Revoke { .. }
             | Drain { .. }
-            | Refuse(_) => Sender::Coordinator,
+            | Refuse(_)
+            | ProbeAnswer { .. }
+            | SnapshotKept { .. } => Sender::Coordinator,
         }
     }
 
@@ -257,6 +338,14 @@ impl Message {
                 Some(t)
             }
             _ => None,
+        }
+    }
+
+    /// Bytes that follow the header for their length alone.
+    pub fn padding(&self) -> u32 {
+        match self {
+            Message::Probe(Probe { padding, .. }) | Message::ProbeAnswer { padding, .. } => *padding,
+            _ => 0,
         }
     }
 
@@ -285,6 +374,9 @@ impl Message {
             Revoke { .. } => "Revoke",
             Drain { .. } => "Drain",
             Refuse(_) => "Refuse",
+            Probe(_) => "Probe",
+            ProbeAnswer { .. } => "ProbeAnswer",
+            SnapshotKept { .. } => "SnapshotKept",
         }
     }
 }

@@ -27,3 +27,21 @@ pub enum Refusal {
     #[error("nothing was heard from this worker for {seconds} s")]
     LeaseEnded { seconds: u32 },
 }
+
+impl Refusal {
+    /// What kind of refusal it is, for counters.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Refusal::Version { .. } => "version",
+            Refusal::Malformed { .. } => "malformed",
+            Refusal::Oversized { .. } => "oversized",
+            Refusal::Unexpected { .. } => "unexpected",
+            Refusal::NotInPlan { .. } => "not_in_plan",
+            Refusal::BadProfile { .. } => "bad_profile",
+            Refusal::Full { .. } => "full",
+            Refusal::RunOver => "run_over",
+            Refusal::Removed => "removed",
+            Refusal::LeaseEnded { .. } => "lease_ended",
+        }
+    }
+}

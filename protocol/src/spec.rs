@@ -53,12 +53,27 @@ pub struct RunSpec {
     pub sequences: u32,
     /// T, tokens in a sequence.
     pub context: u32,
-    /// M, micro-batches in a step.
+    /// M, micro-batches in a step; 0 before it has been chosen.
     pub micro_batches: u32,
     /// Keep only a stage's inputs and compute its forward again in the backward pass.
     pub recompute: bool,
     /// Encoding of activations and gradients on the wire.
     pub wire: Encoding,
+    /// What snapshots keep of AdamW's moments.
+    pub moments: Moments,
+}
+
+/// What a snapshot keeps of the optimizer's state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Moments {
+    /// Both moments in f32: a run goes on from it as if nothing had happened.
+    #[default]
+    Full,
+    /// Both in f16 with a scale per tensor: a third less to send, nearly the same afterwards.
+    F16,
+    /// Neither: two thirds less to send; AdamW starts afresh from it.
+    None,
 }
 
 /// A contiguous part of the model: layers `first_layer..end_layer`, with the embedding before them
@@ -86,7 +101,7 @@ pub struct Hop {
 pub enum WeightSource {
     /// Drawn from a counter-based generator: the same on every device.
     Seed(u64),
-    /// Parts of a snapshot; together they hold at least the stage's parameters and moments.
+    /// Those parts of a snapshot that hold something of the stage; together they hold all of it.
     Snapshot(Vec<BlobRef>),
 }
 
@@ -100,6 +115,8 @@ pub struct Assignment {
     pub hop_count: u32,
     /// Optimizer steps the weights have seen; the next step's number.
     pub first_step: u64,
+    /// M of this plan.
+    pub micro_batches: u32,
     /// Most micro-batches this worker may have between forward and backward.
     pub window: u32,
     pub weights: WeightSource,

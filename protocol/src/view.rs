@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    message::{Timings, WorkerKind},
+    message::{LinkSpeed, Timings, Vitals, WorkerKind},
     spec::{Backend, Hop, RunSpec},
 };
 
@@ -46,7 +46,15 @@ pub struct WorkerView {
     pub device: String,
     /// Seconds for forward and backward of one layer on one micro-batch, as measured on joining.
     pub layer_seconds: f64,
+    /// How much longer its steps take than that promised: 1 as promised, 3 three times as long.
+    pub pace: f64,
+    pub link: Option<LinkSpeed>,
+    /// What its stage may take, in bytes; 0 for unknown.
     pub memory_bytes: u64,
+    /// What its plan says the stage takes, in bytes; 0 without one.
+    pub stage_bytes: u64,
+    /// As of its last step.
+    pub vitals: Vitals,
     /// Its parts of the model; empty for a spare.
     pub hops: Vec<Hop>,
     /// Where its time went in the last step, in seconds.
@@ -83,8 +91,18 @@ pub struct RunView {
     pub train_loss: Option<f64>,
     pub validation_loss: Option<f64>,
     pub tokens_per_second: f64,
+    /// Computing time of all stages over stages times wall time, in the last step; None before one.
+    pub efficiency: Option<f64>,
+    /// Mean over longest computing time of a stage, in the last step.
+    pub balance: Option<f64>,
+    /// What the plan promises, in seconds.
+    pub predicted_step_seconds: Option<f64>,
     /// Steps the newest complete snapshot has seen.
     pub snapshot_step: Option<u64>,
+    /// Hash of all weights and moments in that snapshot, the same however the model is split.
+    pub snapshot_state: Option<String>,
+    /// Frames, reports and workers turned away, by reason.
+    pub refusals: std::collections::BTreeMap<String, u64>,
     pub workers: Vec<WorkerView>,
 }
 

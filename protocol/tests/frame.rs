@@ -188,6 +188,7 @@ fn texts_and_lists_keep_their_limits() {
         squared_norm: 0.0,
         losses: vec![0.0; limits::LOSSES + 1],
         timings: Timings::default(),
+        vitals: Vitals::default(),
     };
     assert_eq!(field(Message::StepReport(report)), "StepReport.losses");
 }
@@ -201,6 +202,7 @@ fn the_longest_assignment_fits_into_a_header() {
         hops: vec![Hop { index: u32::MAX, part }; limits::HOPS],
         hop_count: u32::MAX,
         first_step: u64::MAX,
+        micro_batches: u32::MAX,
         window: u32::MAX,
         weights: WeightSource::Snapshot(vec![
             BlobRef { hash: BlobHash([255; 32]), bytes: u64::MAX };

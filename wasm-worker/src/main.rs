@@ -11,6 +11,7 @@ mod clock;
 mod js;
 mod network;
 mod page;
+mod vitals;
 
 use std::cell::RefCell;
 
@@ -50,6 +51,7 @@ fn main() {
         }
     });
     js::worker_scope().set_onmessage(Some(listen.as_ref().unchecked_ref()));
+    vitals::observe_pressure();
     // It listens for as long as the worker lives.
     listen.forget();
     spawn_local(async {
@@ -73,6 +75,7 @@ fn obey(command: Command) {
                     network: network::Network::new(session_url),
                     clock: clock::Clock::new(),
                     blobs: blobs::Blobs::new(origin),
+                    vitals: Box::new(vitals::now),
                     tell: Box::new(page::tell),
                 };
                 let hello = Hello {

@@ -1,13 +1,13 @@
 //! What the pages say: sentences for every state, and the model in words. No browser in here.
 
 use protocol::{
-    message::{DrainReason, WorkerKind},
+    message::{DrainReason, Pressure, WorkerKind},
     spec::{Backend, Hop, ModelSpec, RunSpec},
     view::{Phase, RunView, WorkerState, WorkerView},
 };
 
 use crate::{
-    format::{about, count, plural, rough},
+    format::{about, bytes, count, plural, rough},
     session::Stage,
 };
 
@@ -159,6 +159,42 @@ pub fn kind(worker: &WorkerView) -> String {
         Some(Backend::WebGpu) => format!("{program}, GPU"),
         None => program.to_owned(),
     }
+}
+
+/// "212 MB of 2.15 GB": what the program holds, and what its part may take.
+pub fn memory(worker: &WorkerView) -> String {
+    match (worker.vitals.memory_bytes, worker.memory_bytes) {
+        (0, 0) => "unknown".to_owned(),
+        (0, limit) => format!("at most {}", bytes(limit)),
+        (used, 0) => bytes(used),
+        (used, limit) => format!("{} of {}", bytes(used), bytes(limit)),
+    }
+}
+
+/// "12 Mbit/s up, 50 down".
+pub fn link(worker: &WorkerView) -> String {
+    let rate = |bytes_per_second: f64| match bytes_per_second * 8e-6 {
+        mbit if mbit < 10.0 => format!("{mbit:.1}"),
+        mbit => format!("{mbit:.0}"),
+    };
+    worker.link.map_or("not measured".to_owned(), |link| {
+        format!("{} Mbit/s up, {} down", rate(link.up), rate(link.down))
+    })
+}
+
+/// How hard the device says it is at work.
+pub fn pressure(worker: &WorkerView) -> Option<&'static str> {
+    Some(match worker.vitals.pressure? {
+        Pressure::Nominal => "light",
+        Pressure::Fair => "fair",
+        Pressure::Serious => "high",
+        Pressure::Critical => "very high, it may slow down",
+    })
+}
+
+/// Worth a word when steps take much longer than the device had promised.
+pub fn pace(worker: &WorkerView) -> Option<String> {
+    (worker.pace > 1.5).then(|| format!("Takes {:.1} times as long as it measured on joining.", worker.pace))
 }
 
 /// What the run is, for someone who has never seen it.

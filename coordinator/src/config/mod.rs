@@ -96,9 +96,10 @@ impl RunConfig {
             },
             sequences: training.sequences,
             context: training.context,
-            micro_batches: training.micro_batches,
+            micro_batches: training.micro_batches.unwrap_or(0),
             recompute: pipeline.recompute,
             wire: pipeline.wire,
+            moments: self.snapshots.moments,
         }
     }
 }

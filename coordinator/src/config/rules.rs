@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use protocol::{
     limits::LOSSES,
+    spec::Moments,
     tensor::{Encoding, MAX_ELEMENTS},
 };
 use toml::de::DeValue;
@@ -164,7 +165,17 @@ fn training(reading: &mut Reading<'_>, model: &ModelConfig) -> TrainingConfig {
     );
     let training = TrainingConfig {
         steps,
-        micro_batches: reading.count("training.micro_batches", 4, 1..=LOSSES as u32),
+        micro_batches: reading.take("training.micro_batches", Some(4), |value| {
+            let wrong = || format!("must be \"auto\" or a whole number from 1 to {LOSSES}");
+            match value {
+                DeValue::String(s) if s == "auto" => Ok(None),
+                DeValue::Integer(i) => match u32::from_str_radix(i.as_str(), i.radix()) {
+                    Ok(count) if (1..=LOSSES as u32).contains(&count) => Ok(Some(count)),
+                    _ => Err(wrong()),
+                },
+                _ => Err(wrong()),
+            }
+        }),
         sequences: reading.count("training.sequences", 4, 1..=4096),
         context: reading.count("training.context", model.context, 1..=32_768),
         // TOML's whole numbers end there.
@@ -290,13 +301,11 @@ fn snapshots(reading: &mut Reading<'_>) -> SnapshotConfig {
     SnapshotConfig {
         every: reading.whole("snapshots.every", 20, 1..=MOST_STEPS),
         keep: reading.count("snapshots.keep", 3, 1..=1000),
-        moments: reading.text("snapshots.moments", Moments::Full, |text| match text {
-            "full" => Ok(Moments::Full),
-            "f16" | "none" => {
-                Err(format!("\"{text}\" is not built yet; use \"full\", or leave the field out"))
-            }
-            _ => Err(format!("there is no \"{text}\"; use \"full\"")),
-        }),
+        moments: reading.choice(
+            "snapshots.moments",
+            Moments::Full,
+            &[("full", Moments::Full), ("f16", Moments::F16), ("none", Moments::None)],
+        ),
     }
 }
 

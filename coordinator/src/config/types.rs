@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use protocol::tensor::Encoding;
+use protocol::{spec::Moments, tensor::Encoding};
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -74,8 +74,9 @@ pub struct DataConfig {
 pub struct TrainingConfig {
     /// Optimizer steps of the whole run.
     pub steps: u64,
-    /// M, micro-batches in a step.
-    pub micro_batches: u32,
+    /// M, micro-batches in a step; None has it chosen at the first plan.
+    #[serde(serialize_with = "count_or_auto")]
+    pub micro_batches: Option<u32>,
     /// N, sequences in a micro-batch.
     pub sequences: u32,
     /// T, tokens in a sequence; at most `model.context`.
@@ -104,11 +105,6 @@ impl TrainingConfig {
     /// Size of a micro-batch.
     pub fn window_shape(&self) -> WindowShape {
         WindowShape { sequences: self.sequences, context: self.context }
-    }
-
-    /// Tokens in an optimizer step: M * N * T.
-    pub fn tokens_per_step(&self) -> u64 {
-        [self.micro_batches, self.sequences, self.context].map(u64::from).iter().product()
     }
 
     /// Whether the held-out split is measured once `steps_done` steps are done.
@@ -148,14 +144,6 @@ impl SnapshotConfig {
     }
 }
 
-/// What a snapshot keeps of the optimizer's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Moments {
-    /// Both moments in f32: a resumed run goes on as if nothing had happened.
-    Full,
-}
-
 /// `[session]`
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionConfig {
@@ -188,6 +176,13 @@ fn source_as_text<S: Serializer>(source: &Source, serializer: S) -> Result<S::Ok
             PathBuf::from(".").join(path).serialize(serializer)
         }
         Source::Path(path) => path.serialize(serializer),
+    }
+}
+
+fn count_or_auto<S: Serializer>(count: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    match count {
+        None => "auto".serialize(serializer),
+        Some(count) => count.serialize(serializer),
     }
 }
 

@@ -93,6 +93,11 @@ impl TrainWindows {
         Ok(Self { tokens, seed, shape, micro_batches, per_epoch, offsets })
     }
 
+    /// Cut the data for another M.
+    pub fn set_micro_batches(&mut self, micro_batches: u32) {
+        self.micro_batches = micro_batches;
+    }
+
     /// Windows in an epoch.
     pub fn per_epoch(&self) -> u64 {
         self.per_epoch

@@ -1,16 +1,24 @@
 //! Who holds what: from measured workers to hops.
 
+pub mod memory;
 pub mod partition;
+pub mod simulate;
 
-use protocol::spec::{Hop, ModelSpec, Part, RunSpec};
+use protocol::{
+    message::{LinkSpeed, PassSeconds},
+    spec::{Hop, ModelSpec, Part, RunSpec},
+    tensor::TensorMeta,
+};
 
 use crate::run::event::WorkerId;
+pub use memory::{layer_parameters, parameters};
 use partition::Candidate;
+use simulate::{HopModel, LinkModel, Model, Simulated, simulate};
 
 /// How many stages a plan has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stages {
-    /// As many as make the slowest stage fastest.
+    /// As many as make the slowest stage fastest, in whatever order does.
     Auto,
     /// Exactly this many, taken in the order of joining.
     Exactly(u32),
@@ -20,18 +28,43 @@ pub enum Stages {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub worker: WorkerId,
-    /// Seconds per micro-batch: one layer, the embedding, the head with its loss.
-    pub layer_seconds: f64,
-    pub embedding_seconds: f64,
+    /// Seconds on one micro-batch.
+    pub layer: PassSeconds,
+    pub embedding: PassSeconds,
+    /// Final norm, head and loss, both ways.
     pub head_seconds: f64,
     /// 0: unknown, taken for enough.
     pub memory_bytes: u64,
+    /// None: not measured, taken for instant.
+    pub link: Option<LinkSpeed>,
+}
+
+impl Measured {
+    /// Seconds these hops take on this worker, both ways.
+    pub fn seconds(&self, hops: &[Hop]) -> f64 {
+        hops.iter().map(|hop| self.hop_seconds(&hop.part).total()).sum()
+    }
+
+    fn hop_seconds(&self, part: &Part) -> PassSeconds {
+        let layers = f64::from(part.end_layer - part.first_layer);
+        let embedding = if part.embedding { 1.0 } else { 0.0 };
+        // The head does both ways in one; counted as backward.
+        let head = if part.head { self.head_seconds } else { 0.0 };
+        PassSeconds {
+            forward: layers * self.layer.forward + embedding * self.embedding.forward,
+            backward: layers * self.layer.backward + embedding * self.embedding.backward + head,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
     pub worker: WorkerId,
     pub hops: Vec<Hop>,
+    /// Most micro-batches between forward and backward.
+    pub window: u32,
+    /// Bytes that its share takes.
+    pub memory_bytes: u64,
 }
 
 /// A partition of the model over workers.
@@ -41,18 +74,37 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// Holder of each hop.
     pub holders: Vec<WorkerId>,
-    /// Predicted seconds per micro-batch of the slowest stage.
-    pub slowest_seconds: f64,
+    /// M.
+    pub micro_batches: u32,
+    /// What a step should come to, by the model of [`simulate`].
+    pub predicted: Simulated,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     #[error("{have} of {want} workers are ready")]
     TooFew { have: u32, want: u32 },
     #[error(
-        "the model does not fit: {have} workers have memory for {room} of {layers} layers; more workers or a smaller model would do"
+        "the model does not fit into the memory of {have} {}: it needs {} more; {} or a narrower model would do",
+        if *.have == 1 { "device" } else { "devices" }, size(*.missing), more(*.devices)
     )]
-    DoesNotFit { have: u32, room: u64, layers: u32 },
+    DoesNotFit { have: u32, missing: u64, devices: u64 },
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
+        b if b >= 1e6 => format!("{:.0} MB", b / 1e6),
+        b => format!("{:.0} kB", (b / 1e3).max(1.0)),
+    }
+}
+
+fn more(devices: u64) -> String {
+    match devices {
+        1 => "one more like them".into(),
+        n => format!("{n} more like them"),
+    }
 }
 
 impl Plan {
@@ -74,37 +126,24 @@ impl Plan {
         self.holders.last().copied()
     }
 
-    /// Most micro-batches a stage may have between forward and backward: as many as there are hops from
-    /// its first one to the loss, so that the pipe is full and memory bounded (1F1B).
-    pub fn window(&self, stage: &Stage) -> u32 {
-        let first = stage.hops.first().map_or(0, |h| h.index);
-        self.holders.len() as u32 - first
+    /// What a step of this plan comes to if its workers are as measured now; None if one is not among them.
+    pub fn replay(&self, run: &RunSpec, workers: &[Measured]) -> Option<Simulated> {
+        let holders: Vec<&Measured> = self
+            .stages
+            .iter()
+            .map(|stage| workers.iter().find(|w| w.worker == stage.worker))
+            .collect::<Option<_>>()?;
+        Some(simulate(&model_of(run, &self.stages, &holders, self.micro_batches)))
     }
 }
 
-/// Parameters of one transformer layer: `12 d^2 + 13 d`.
-pub fn layer_parameters(model: &ModelSpec) -> u64 {
-    let d = u64::from(model.width);
-    12 * d * d + 13 * d
-}
+/// Most values of M that are looked at when it is to be chosen, in hops: beyond, the bubble is below 6 %.
+const MOST_FILL: u32 = 16;
+/// A larger M must shorten the bubble by this share of the best efficiency to be worth its larger batch.
+const WORTH: f64 = 0.97;
 
-/// Parameters of the whole model.
-pub fn parameters(model: &ModelSpec) -> u64 {
-    let d = u64::from(model.width);
-    let tables = u64::from(model.vocabulary) * if model.tie_embeddings { 1 } else { 2 };
-    (tables + u64::from(model.positions)) * d + u64::from(model.layers) * layer_parameters(model) + 2 * d
-}
-
-/// Bytes a worker needs for one layer in training: weights, gradients and two moments in f32, and what
-/// one micro-batch leaves behind for its backward pass (34 floats per position and feature, and three
-/// attention maps a head: Korthikanti et al. 2022, counted in f32).
-fn layer_bytes(run: &RunSpec) -> u64 {
-    let [n, t, d] = [run.sequences, run.context, run.model.width].map(u64::from);
-    let kept = if run.recompute { n * t * d } else { n * t * (34 * d + 3 * u64::from(run.model.heads) * t) };
-    16 * layer_parameters(&run.model) + 4 * kept
-}
-
-/// The best plan for these workers.
+/// The best plan for these workers. A `run` whose M is 0 has it chosen: the least that keeps the pipeline nearly as
+/// busy as it can be.
 pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan, PlanError> {
     let have = workers.len() as u32;
     let want = match stages {
@@ -118,47 +157,159 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
         Stages::Auto => workers,
         Stages::Exactly(n) => &workers[..n as usize],
     };
+    let counts = divide(run, stages, workers)?;
+    let laid = lay_out(&run.model, &counts);
+    let holders: Vec<&Measured> =
+        laid.iter().filter_map(|s| workers.iter().find(|w| w.worker == s.worker)).collect();
+    let hops = laid.iter().map(|s| s.hops.len()).sum::<usize>() as u32;
+    let candidates: Vec<u32> = match run.micro_batches {
+        0 => (1..=MOST_FILL).map(|fill| fill * hops).collect(),
+        m => vec![m],
+    };
+    let played: Vec<(u32, Model, Simulated)> = candidates
+        .into_iter()
+        .map(|m| {
+            let mut model = model_of(run, &laid, &holders, m);
+            model.windows = within_memory(run, &laid, &holders, &model, simulate::windows(&model));
+            let simulated = simulate(&model);
+            (m, model, simulated)
+        })
+        .collect();
+    let best = played.iter().map(|(_, _, s)| s.efficiency()).fold(0.0, f64::max);
+    let chosen = played.into_iter().find(|(_, _, s)| s.efficiency() >= WORTH * best);
+    let Some((micro_batches, model, predicted)) = chosen else {
+        return Err(PlanError::TooFew { have, want }); // no workers, no plan
+    };
+    let mut stages = laid;
+    for (stage, window) in stages.iter_mut().zip(model.windows) {
+        stage.window = window;
+        stage.memory_bytes = memory::stage(run, &stage.hops, window);
+    }
+    let mut holders: Vec<(u32, WorkerId)> =
+        stages.iter().flat_map(|s| s.hops.iter().map(|hop| (hop.index, s.worker))).collect();
+    holders.sort_unstable();
+    Ok(Plan {
+        stages,
+        holders: holders.into_iter().map(|(_, worker)| worker).collect(),
+        micro_batches,
+        predicted,
+    })
+}
+
+/// Layers of each stage, in the order of the stages.
+fn divide(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Vec<(WorkerId, u32)>, PlanError> {
     let model = &run.model;
-    let layer_bytes = layer_bytes(run);
+    // As many micro-batches are open as there are stages before the loss; who stands where is not known yet.
+    let open = workers.len().min(model.layers as usize) as u32;
+    let layer_bytes = memory::layer(run, open).max(1);
+    let (embedding_bytes, head_bytes) = (memory::embedding(run), memory::head(run));
+    // A tied table keeps the head with the embedding.
+    let (first_bytes, last_bytes) =
+        if model.tie_embeddings { (embedding_bytes + head_bytes, 0) } else { (embedding_bytes, head_bytes) };
+    let room = |bytes: u64| bytes.div_ceil(layer_bytes).min(u64::from(u32::MAX)) as u32;
+    let frame = frame_bytes(run);
     let candidates: Vec<Candidate> = workers
         .iter()
-        .map(|w| Candidate {
-            seconds_per_layer: w.layer_seconds,
-            max_layers: match w.memory_bytes {
-                0 => model.layers,
-                bytes => (bytes / layer_bytes).min(u64::from(model.layers)) as u32,
-            },
+        .map(|w| {
+            let limited = w.memory_bytes > 0;
+            Candidate {
+                seconds_per_layer: w.layer.total(),
+                max_layers: match w.memory_bytes {
+                    0 => model.layers,
+                    bytes => (bytes / layer_bytes).min(u64::from(u32::MAX)) as u32,
+                },
+                first_room: if limited { room(first_bytes) } else { 0 },
+                last_room: if limited { room(last_bytes) } else { 0 },
+                link_seconds: w.link.map_or(0.0, |link| frame / link.up.min(link.down)),
+            }
         })
         .collect();
     // Extras in units of a layer, by the mean worker: they belong to the shapes more than to the device.
     let mean = |part: fn(&Measured) -> f64| {
-        workers.iter().map(|w| part(w) / w.layer_seconds).sum::<f64>() / workers.len() as f64
+        workers.iter().map(|w| part(w) / w.layer.total()).sum::<f64>() / workers.len() as f64
     };
-    let (embedding, head) = (mean(|w| w.embedding_seconds), mean(|w| w.head_seconds));
-    // A tied table keeps the head with the embedding.
+    let (embedding, head) = (mean(|w| w.embedding.total()), mean(|w| w.head_seconds));
     let (first_extra, last_extra) =
         if model.tie_embeddings { (embedding + head, 0.0) } else { (embedding, head) };
-    let found = match stages {
-        Stages::Auto => partition::partition_ordered(model.layers, &candidates, first_extra, last_extra),
-        Stages::Exactly(_) => partition::partition_all(model.layers, &candidates, first_extra, last_extra),
+    let id = |worker: usize| workers[worker].worker;
+    let found: Option<Vec<(WorkerId, u32)>> = match stages {
+        Stages::Auto => partition::partition_unordered(model.layers, &candidates, first_extra, last_extra)
+            .map(|found| found.order.iter().map(|w| id(*w)).zip(found.layers).collect()),
+        Stages::Exactly(_) => partition::partition_all(model.layers, &candidates, first_extra, last_extra)
+            .map(|found| found.layers.into_iter().enumerate().map(|(w, n)| (id(w), n)).collect()),
     };
-    let found = found.ok_or_else(|| PlanError::DoesNotFit {
-        have,
-        room: candidates.iter().map(|c| u64::from(c.max_layers)).sum(),
-        layers: model.layers,
-    })?;
-    let counts: Vec<(WorkerId, u32)> =
-        workers.iter().zip(&found.layers).filter(|(_, n)| **n > 0).map(|(w, n)| (w.worker, *n)).collect();
-    Ok(lay_out(model, &counts, found.value))
+    found.ok_or_else(|| {
+        let needed = u64::from(model.layers) * layer_bytes + embedding_bytes + head_bytes;
+        let there: u64 = workers.iter().map(|w| w.memory_bytes).sum();
+        let each = (there / workers.len().max(1) as u64).max(1);
+        // Enough in all and still no fit: the parts are too large for the pieces.
+        let missing = needed.saturating_sub(there).max(layer_bytes.min(needed));
+        PlanError::DoesNotFit { have: workers.len() as u32, missing, devices: missing.div_ceil(each).max(1) }
+    })
+}
+
+/// Bytes of an activation on the wire.
+pub fn frame_bytes(run: &RunSpec) -> f64 {
+    let shape = [run.sequences, run.context, run.model.width];
+    TensorMeta::expected_bytes(run.wire, &shape).unwrap_or(0) as f64
+}
+
+/// A plan for [`simulate`], with windows as the stages have them.
+fn model_of(run: &RunSpec, stages: &[Stage], holders: &[&Measured], micro_batches: u32) -> Model {
+    let mut hops: Vec<(u32, HopModel)> = stages
+        .iter()
+        .zip(holders)
+        .enumerate()
+        .flat_map(|(worker, (stage, measured))| {
+            stage.hops.iter().map(move |hop| {
+                let PassSeconds { forward, backward } = measured.hop_seconds(&hop.part);
+                (hop.index, HopModel { worker, forward, backward })
+            })
+        })
+        .collect();
+    hops.sort_by_key(|(index, _)| *index);
+    let link = |measured: &&Measured| match measured.link {
+        None => LinkModel::INSTANT,
+        Some(link) => LinkModel { round_trip: link.round_trip_seconds, up: link.up, down: link.down },
+    };
+    Model {
+        hops: hops.into_iter().map(|(_, hop)| hop).collect(),
+        links: holders.iter().map(link).collect(),
+        windows: stages.iter().map(|s| s.window).collect(),
+        micro_batches,
+        frame_bytes: frame_bytes(run),
+    }
+}
+
+/// Windows no wider than memory allows, but never below what 1F1B needs.
+fn within_memory(
+    run: &RunSpec,
+    stages: &[Stage],
+    holders: &[&Measured],
+    model: &Model,
+    wanted: Vec<u32>,
+) -> Vec<u32> {
+    let hops = model.hops.len() as u32;
+    stages
+        .iter()
+        .zip(holders)
+        .zip(wanted)
+        .map(|((stage, measured), wanted)| {
+            let least = (hops - stage.hops.first().map_or(0, |hop| hop.index)).min(wanted);
+            let fits = |window: u32| {
+                measured.memory_bytes == 0 || memory::stage(run, &stage.hops, window) <= measured.memory_bytes
+            };
+            (least..=wanted).rev().find(|window| fits(*window)).unwrap_or(least)
+        })
+        .collect()
 }
 
 /// Give consecutive layers to the stages, and the hops their numbers.
-fn lay_out(model: &ModelSpec, counts: &[(WorkerId, u32)], slowest_seconds: f64) -> Plan {
+fn lay_out(model: &ModelSpec, counts: &[(WorkerId, u32)]) -> Vec<Stage> {
     let last = counts.len() - 1;
     let returns = model.tie_embeddings && last > 0;
     let mut first_layer = 0;
     let mut stages = Vec::new();
-    let mut holders = Vec::new();
     for (i, (worker, layers)) in counts.iter().enumerate() {
         let part = Part {
             embedding: i == 0,
@@ -167,13 +318,12 @@ fn lay_out(model: &ModelSpec, counts: &[(WorkerId, u32)], slowest_seconds: f64) 
             head: i == last && !returns,
         };
         first_layer += layers;
-        holders.push(*worker);
-        stages.push(Stage { worker: *worker, hops: vec![Hop { index: i as u32, part }] });
+        let hops = vec![Hop { index: i as u32, part }];
+        stages.push(Stage { worker: *worker, hops, window: 1, memory_bytes: 0 });
     }
     if returns {
         let part = Part { embedding: false, first_layer: model.layers, end_layer: model.layers, head: true };
-        stages[0].hops.push(Hop { index: holders.len() as u32, part });
-        holders.push(counts[0].0);
+        stages[0].hops.push(Hop { index: counts.len() as u32, part });
     }
-    Plan { stages, holders, slowest_seconds }
+    stages
 }

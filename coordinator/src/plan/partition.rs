@@ -2,8 +2,11 @@
 //!
 //! A stage of `n >= 1` layers on worker `w` takes
 //! `seconds_per_layer(w) * (n + head_extra if it is the first + tail_extra if it is the last)` seconds; a single
-//! stage takes both extras. The extras are in units of a layer and do not count against `max_layers`. Workers
-//! may stay unused.
+//! stage takes both extras. The extras are in units of a layer. Workers may stay unused.
+//!
+//! Two things are beyond the golden instances, and off in them. Memory: the embedding and the head take up the room of
+//! some layers (`first_room`, `last_room`). Links: sending overlaps computing, so a stage takes at least the time of its
+//! frames, `link_seconds` at the ends of the pipeline and twice that in the middle, which sends both ways.
 //!
 //! The method is exact. The answer is one of finitely many stage times (worker x layers x place), so it is
 //! found by binary search over them: given a limit, each worker has room for so many layers at each place, and
@@ -20,6 +23,18 @@ pub struct Candidate {
     pub seconds_per_layer: f64,
     /// Most layers its memory holds; 0 leaves it out.
     pub max_layers: u32,
+    /// Layers' worth of memory that the first stage's embedding takes, and the last one's head.
+    pub first_room: u32,
+    pub last_room: u32,
+    /// Seconds a micro-batch takes on its link in the busier direction, one frame; finite and not negative.
+    pub link_seconds: f64,
+}
+
+impl Candidate {
+    /// With a link that costs nothing, and ends of the model that take no memory.
+    pub fn new(seconds_per_layer: f64, max_layers: u32) -> Self {
+        Self { seconds_per_layer, max_layers, first_room: 0, last_room: 0, link_seconds: 0.0 }
+    }
 }
 
 /// Layers over workers in their given order.
@@ -117,31 +132,39 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Most layers this worker may ever hold.
-    fn cap(&self, worker: usize) -> u32 {
-        let Candidate { seconds_per_layer, max_layers } = self.workers[worker];
-        if seconds_per_layer.is_finite() && seconds_per_layer >= 0.0 {
-            max_layers.min(self.layers)
-        } else {
-            0
+    /// Most layers this worker may ever hold at a place.
+    fn cap(&self, worker: usize, place: Place) -> u32 {
+        let Candidate { seconds_per_layer, max_layers, first_room, last_room, link_seconds } =
+            self.workers[worker];
+        let sound = |x: f64| x.is_finite() && x >= 0.0;
+        if !sound(seconds_per_layer) || !sound(link_seconds) {
+            return 0;
         }
+        let taken = match place {
+            Place::First => first_room,
+            Place::Middle => 0,
+            Place::Last => last_room,
+            Place::Only => first_room.saturating_add(last_room),
+        };
+        max_layers.saturating_sub(taken).min(self.layers)
     }
 
     /// The one place where a stage's time is computed: equal stages must give equal bits, as the search
     /// compares limits with times exactly.
     fn seconds(&self, worker: usize, place: Place, layers: u32) -> f64 {
-        let extra = match place {
-            Place::First => self.head_extra,
-            Place::Middle => 0.0,
-            Place::Last => self.tail_extra,
-            Place::Only => self.head_extra + self.tail_extra,
+        let (extra, frames) = match place {
+            Place::First => (self.head_extra, 1.0),
+            Place::Middle => (0.0, 2.0),
+            Place::Last => (self.tail_extra, 1.0),
+            Place::Only => (self.head_extra + self.tail_extra, 0.0),
         };
-        self.workers[worker].seconds_per_layer * (f64::from(layers) + extra)
+        let Candidate { seconds_per_layer, link_seconds, .. } = self.workers[worker];
+        (seconds_per_layer * (f64::from(layers) + extra)).max(frames * link_seconds)
     }
 
     /// Most layers the worker can take at a place within `limit` seconds; 0 if it cannot stand there.
     fn room(&self, worker: usize, place: Place, limit: f64) -> u64 {
-        let (mut low, mut high) = (0, self.cap(worker));
+        let (mut low, mut high) = (0, self.cap(worker, place));
         while low < high {
             let middle = high - (high - low) / 2;
             if self.seconds(worker, place, middle) <= limit { low = middle } else { high = middle - 1 }
@@ -156,8 +179,8 @@ impl<'a> Problem<'a> {
     /// The smallest possible stage time that `fits`; `fits` must stay true once true.
     fn smallest_limit(&self, fits: impl Fn(f64) -> bool) -> Option<f64> {
         let mut limits: Vec<f64> = (0..self.workers.len())
-            .flat_map(|w| (1..=self.cap(w)).map(move |n| (w, n)))
-            .flat_map(|(w, n)| PLACES.map(|place| self.seconds(w, place, n)))
+            .flat_map(|w| PLACES.map(|place| (w, place)))
+            .flat_map(|(w, place)| (1..=self.cap(w, place)).map(move |n| self.seconds(w, place, n)))
             .collect();
         limits.sort_unstable_by(f64::total_cmp);
         limits.dedup();
@@ -246,14 +269,15 @@ impl<'a> Problem<'a> {
             (false, false) => Place::Middle,
         };
         let spare = (self.layers as usize).checked_sub(order.len())?;
-        if order.iter().any(|w| self.cap(*w) == 0) {
+        let cap = |i: usize| self.cap(order[i], place(i));
+        if (0..order.len()).any(|i| cap(i) == 0) {
             return None;
         }
         let mut layers = vec![1u32; order.len()];
         let after = |i: usize, n: u32| self.seconds(order[i], place(i), n);
         for _ in 0..spare {
             let next = (0..order.len())
-                .filter(|i| layers[*i] < self.cap(order[*i]))
+                .filter(|i| layers[*i] < cap(*i))
                 .min_by(|a, b| after(*a, layers[*a] + 1).total_cmp(&after(*b, layers[*b] + 1)))?;
             layers[next] += 1;
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::{
-    message::{Address, Hello, Message},
+    message::{Address, Hello, Message, Timings, Vitals},
     refusal::Refusal,
     spec::Hop,
 };
@@ -56,14 +56,21 @@ pub enum Event {
         worker: WorkerId,
         rtt: Duration,
     },
+    /// Something it sent was turned away, and nothing of it applied; the end of its connection follows. Without a
+    /// worker when it had not been let in.
+    Refused {
+        worker: Option<WorkerId>,
+        refusal: Refusal,
+    },
     /// The connection is closed.
     Gone {
         worker: WorkerId,
         why: String,
     },
-    /// The manifest of this snapshot is on disk.
+    /// The manifest of this snapshot is on disk. `state` is the hash of all its weights and moments.
     Committed {
         steps_done: u64,
+        state: String,
     },
     /// It could not be written.
     CommitFailed {
@@ -71,7 +78,7 @@ pub enum Event {
         why: String,
     },
     Asked(Command),
-    /// Time passes; only leases depend on it.
+    /// Time passes: leases end, and spares are measured again.
     Tick,
 }
 
@@ -132,19 +139,26 @@ pub enum Record {
         backend: protocol::spec::Backend,
         device: String,
         layer_seconds: f64,
+        link: Option<protocol::message::LinkSpeed>,
     },
     WorkerLeft {
         worker: WorkerId,
         why: String,
     },
     WorkerRefused {
-        worker: WorkerId,
+        worker: Option<WorkerId>,
+        refusal: String,
         words: String,
     },
     PlanMade {
         epoch: u64,
         first_step: u64,
         stages: Vec<(WorkerId, Vec<Hop>)>,
+        micro_batches: u32,
+        /// Why it was made.
+        why: String,
+        predicted_step_seconds: f64,
+        predicted_efficiency: f64,
     },
     StepDone {
         epoch: u64,
@@ -153,6 +167,16 @@ pub enum Record {
         gradient_norm: f64,
         learning_rate: f64,
         seconds: f64,
+        /// Computing time of all stages over stages times `seconds`.
+        efficiency: f64,
+        /// Mean over longest computing time of a stage.
+        balance: f64,
+    },
+    /// Where each stage's time went, and how its device is.
+    StepTimed {
+        epoch: u64,
+        step: u64,
+        workers: Vec<(WorkerId, Timings, Vitals)>,
     },
     /// Accepted work, per worker: the ledger.
     WorkAccepted {
@@ -172,6 +196,7 @@ pub enum Record {
     },
     SnapshotCommitted {
         steps_done: u64,
+        state: String,
     },
     SnapshotFailed {
         steps_done: u64,

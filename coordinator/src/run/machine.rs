@@ -4,7 +4,10 @@
 //! the other. At every step boundary it may hold (pause), end, or change the plan; when a worker of the
 //! plan vanishes it goes back to the last snapshot with whoever is left.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use engine::learning_rate::LearningRate;
 use protocol::{
@@ -26,8 +29,20 @@ use super::{
 };
 use crate::plan::{self, Plan, Stages};
 
-/// A new plan must promise to be faster than the one in force by this factor, or nothing is moved.
+/// A newcomer's plan must promise to be faster than the one in force by this factor, or nothing is moved.
 const REPLAN_GAIN: f64 = 1.1;
+
+/// A pace that has changed by less than this factor since the plan was made has not changed.
+const DRIFT: f64 = 1.15;
+/// A plan for workers whose pace has changed must promise to be faster by this factor, ...
+const DRIFT_GAIN: f64 = 1.25;
+/// ... over this many steps in a row, ...
+const DRIFT_STEPS: u32 = 3;
+/// ... and what it saves in the steps to come must be worth this many steps: that is what moving weights costs.
+const DRIFT_COST: f64 = 10.0;
+
+/// A spare measures itself again after this long: it may have been throttled, or have recovered.
+const MEASURE_AGAIN: Duration = Duration::from_secs(60);
 
 /// A run that has to discard its work this often without a snapshot in between stops with a reason.
 const MAX_FAULTS: u32 = 3;
@@ -70,6 +85,8 @@ enum Activity {
 #[derive(Debug, Clone)]
 struct InForce {
     plan: Plan,
+    /// Everybody's pace when it was made.
+    paces: BTreeMap<WorkerId, f64>,
     activity: Activity,
 }
 
@@ -87,7 +104,10 @@ pub struct Machine {
     committing: Option<Manifest>,
     paused: bool,
     stopping: bool,
-    replan: bool,
+    /// Why a new plan is to be made at the next boundary.
+    replan: Option<String>,
+    /// Steps in a row after which another plan would have been clearly better.
+    drifting: u32,
     /// The first plan has been made: `start_with` no longer matters.
     started: bool,
     over: Option<DrainReason>,
@@ -97,13 +117,19 @@ pub struct Machine {
     pending_point: Option<CurvePoint>,
     validation_loss: Option<f64>,
     step_seconds: Vec<f64>,
+    efficiency: Option<f64>,
+    balance: Option<f64>,
+    refusals: BTreeMap<String, u64>,
     phase: Phase,
     reason: String,
 }
 
 impl Machine {
     /// A new run, or with a manifest one that goes on from there.
-    pub fn new(settings: Settings, resume: Option<Manifest>) -> Self {
+    pub fn new(mut settings: Settings, resume: Option<Manifest>) -> Self {
+        if let Some(manifest) = &resume {
+            settings.run.micro_batches = manifest.micro_batches;
+        }
         let steps_done = resume.as_ref().map_or(0, |m| m.steps_done);
         let epoch = resume.as_ref().map_or(0, |m| m.epoch);
         let mut machine = Self {
@@ -117,7 +143,8 @@ impl Machine {
             committing: None,
             paused: false,
             stopping: false,
-            replan: false,
+            replan: None,
+            drifting: 0,
             started: false,
             over: None,
             faults: 0,
@@ -125,6 +152,9 @@ impl Machine {
             pending_point: None,
             validation_loss: None,
             step_seconds: vec![],
+            efficiency: None,
+            balance: None,
+            refusals: BTreeMap::new(),
             phase: Phase::Waiting,
             reason: String::new(),
         };
@@ -149,8 +179,9 @@ impl Machine {
                     w.rtt = Some(rtt);
                 }
             }
+            Event::Refused { worker, refusal } => self.refused(worker, &refusal, &mut out),
             Event::Gone { worker, why } => self.gone(worker, &why, &mut out),
-            Event::Committed { steps_done } => self.committed(now, steps_done, &mut out),
+            Event::Committed { steps_done, state } => self.committed(now, steps_done, state, &mut out),
             Event::CommitFailed { steps_done, why } => self.commit_failed(now, steps_done, why, &mut out),
             Event::Asked(command) => self.asked(now, command, &mut out),
             Event::Tick => {
@@ -158,6 +189,7 @@ impl Machine {
                     let seconds = self.settings.lease.as_secs() as u32;
                     self.close(worker, Refusal::LeaseEnded { seconds }, &mut out);
                 }
+                self.measure_spares(now, &mut out);
             }
         }
         out
@@ -174,6 +206,11 @@ impl Machine {
 
     pub fn snapshot(&self) -> Option<&Manifest> {
         self.snapshot.as_ref()
+    }
+
+    /// M, micro-batches in a step; 0 before the first plan of a run that has it chosen.
+    pub fn micro_batches(&self) -> u32 {
+        self.settings.run.micro_batches
     }
 
     pub fn view(&self, now: Duration) -> RunView {
@@ -198,19 +235,24 @@ impl Machine {
             } else {
                 0.0
             },
+            efficiency: self.efficiency,
+            balance: self.balance,
+            predicted_step_seconds: self.in_force.as_ref().map(|f| f.plan.predicted.step_seconds),
             snapshot_step: self.snapshot.as_ref().map(|m| m.steps_done),
+            snapshot_state: self.snapshot.as_ref().map(|m| m.state.clone()),
+            refusals: self.refusals.clone(),
             workers: self.roster.views(now, |id| self.holding(id)),
         }
     }
 
-    fn holding(&self, id: WorkerId) -> (WorkerState, Vec<protocol::spec::Hop>) {
-        let Some(in_force) = &self.in_force else { return (WorkerState::Spare, vec![]) };
-        let Some(stage) = in_force.plan.stage(id) else { return (WorkerState::Spare, vec![]) };
+    fn holding(&self, id: WorkerId) -> (WorkerState, Vec<protocol::spec::Hop>, u64) {
+        let Some(in_force) = &self.in_force else { return (WorkerState::Spare, vec![], 0) };
+        let Some(stage) = in_force.plan.stage(id) else { return (WorkerState::Spare, vec![], 0) };
         let state = match &in_force.activity {
             Activity::Loading(ready) if !ready.contains(&id) => WorkerState::Loading,
             _ => WorkerState::Training,
         };
-        (state, stage.hops.clone())
+        (state, stage.hops.clone(), stage.memory_bytes)
     }
 
     fn tokens_per_second(&self, seconds: f64) -> f64 {
@@ -245,7 +287,7 @@ impl Machine {
             None
         };
         if let Some(refusal) = refusal {
-            out.push(Action::Record(Record::WorkerRefused { worker, words: refusal.to_string() }));
+            self.refused(Some(worker), &refusal, out);
             out.push(Action::Close { worker, refusal });
             return;
         }
@@ -281,10 +323,37 @@ impl Machine {
         self.try_plan(out);
     }
 
+    /// Count and record a refusal.
+    fn refused(&mut self, worker: Option<WorkerId>, refusal: &Refusal, out: &mut Vec<Action>) {
+        self.count_refusal(refusal.name());
+        let (refusal, words) = (refusal.name().to_string(), refusal.to_string());
+        out.push(Action::Record(Record::WorkerRefused { worker, refusal, words }));
+    }
+
+    fn count_refusal(&mut self, name: &str) {
+        *self.refusals.entry(name.into()).or_default() += 1;
+    }
+
+    /// Ask spares to measure themselves again, once in a while.
+    fn measure_spares(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.phase != Phase::Training {
+            return;
+        }
+        for worker in self.roster.to_measure_again(now, MEASURE_AGAIN) {
+            if self.in_force.as_ref().is_some_and(|f| f.plan.stage(worker).is_some()) {
+                continue;
+            }
+            if let Some(w) = self.roster.get_mut(worker) {
+                w.benchmarked = now;
+            }
+            out.push(Action::Send { worker, message: Message::Benchmark });
+        }
+    }
+
     /// Turn a worker away and go on without it.
     fn close(&mut self, worker: WorkerId, refusal: Refusal, out: &mut Vec<Action>) {
         let words = refusal.to_string();
-        out.push(Action::Record(Record::WorkerRefused { worker, words: words.clone() }));
+        self.refused(Some(worker), &refusal, out);
         out.push(Action::Close { worker, refusal });
         self.gone(worker, &words, out);
     }
@@ -318,21 +387,50 @@ impl Machine {
             worker,
             backend: profile.backend,
             device: profile.device.clone(),
-            layer_seconds: profile.layer_seconds,
+            layer_seconds: profile.layer.total(),
+            link: profile.link,
         }));
         if let Some(w) = self.roster.get_mut(worker) {
             w.profile = Some(profile);
+            w.pace = 1.0;
         }
         match &self.in_force {
             None => self.try_plan(out),
             Some(in_force) => {
-                let promised = plan::make(&self.settings.run, self.settings.stages, &self.roster.measured());
-                self.replan =
-                    promised.is_ok_and(|p| p.slowest_seconds * REPLAN_GAIN < in_force.plan.slowest_seconds);
-                if self.replan && matches!(in_force.activity, Activity::Holding) {
-                    self.boundary(now, out);
+                if self.better_by(REPLAN_GAIN).is_some() {
+                    let holding = matches!(in_force.activity, Activity::Holding);
+                    self.replan = Some(format!("{worker} can take part of the work"));
+                    if holding {
+                        self.boundary(now, out);
+                    }
                 }
             }
+        }
+    }
+
+    /// Seconds a step takes now and would take with the best plan, if that is better by this factor.
+    fn better_by(&self, gain: f64) -> Option<(f64, f64)> {
+        let in_force = self.in_force.as_ref()?;
+        let measured = self.roster.measured();
+        let now = in_force.plan.replay(&self.settings.run, &measured)?.step_seconds;
+        let best = plan::make(&self.settings.run, self.settings.stages, &measured).ok()?;
+        (best.predicted.step_seconds * gain < now).then_some((now, best.predicted.step_seconds))
+    }
+
+    /// After a step: has somebody become so slow or fast that the layers are better dealt anew?
+    fn look_for_drift(&mut self) {
+        let Some(in_force) = &self.in_force else { return };
+        let drifted = self.roster.paces().iter().any(|(worker, pace)| {
+            let before = in_force.paces.get(worker).copied().unwrap_or(1.0);
+            (pace / before).max(before / pace) > DRIFT
+        });
+        let left = self.settings.steps.saturating_sub(self.steps_done) as f64;
+        let worth = drifted
+            && self.better_by(DRIFT_GAIN).is_some_and(|(now, best)| left * (now - best) > DRIFT_COST * now);
+        self.drifting = if worth { self.drifting + 1 } else { 0 };
+        if self.drifting >= DRIFT_STEPS {
+            self.drifting = 0;
+            self.replan = Some("the devices' speeds have changed".into());
         }
     }
 
@@ -340,7 +438,9 @@ impl Machine {
         if epoch != self.epoch {
             return; // of a plan that has ended meanwhile
         }
-        let Some(InForce { plan, activity: Activity::Loading(ready) }) = &mut self.in_force else { return };
+        let Some(InForce { plan, activity: Activity::Loading(ready), .. }) = &mut self.in_force else {
+            return;
+        };
         if plan.stage(worker).is_none() {
             return;
         }
@@ -359,7 +459,9 @@ impl Machine {
             return;
         }
         let micro_batches = self.settings.run.micro_batches as usize;
-        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &mut self.in_force else { return };
+        let Some(InForce { plan, activity: Activity::Stepping(step), .. }) = &mut self.in_force else {
+            return;
+        };
         let losses = if plan.last() == Some(worker) { micro_batches } else { 0 };
         match step.report(worker, report, losses) {
             Ok(()) => self.advance(now, out),
@@ -384,7 +486,9 @@ impl Machine {
             self.not_finite(worker, "its validation loss", out);
             return;
         }
-        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &mut self.in_force else { return };
+        let Some(InForce { plan, activity: Activity::Stepping(step), .. }) = &mut self.in_force else {
+            return;
+        };
         let checked = if plan.last() == Some(worker) {
             step.validated(&report).map_err(|e| e.to_string())
         } else {
@@ -415,20 +519,25 @@ impl Machine {
         if !collecting.part(worker, part.steps_done, part.blob) {
             return;
         }
-        let order = in_force.plan.workers();
-        if let Some(manifest) = collecting.complete(self.epoch, &self.settings.run.model, &order) {
+        let run = &self.settings.run;
+        if let Some(manifest) =
+            collecting.complete(self.epoch, &run.model, run.micro_batches, &in_force.plan.stages)
+        {
             self.collecting = None;
             self.committing = Some(manifest.clone());
             out.push(Action::Commit(manifest));
         }
     }
 
-    fn committed(&mut self, now: Duration, steps_done: u64, out: &mut Vec<Action>) {
+    fn committed(&mut self, now: Duration, steps_done: u64, state: String, out: &mut Vec<Action>) {
         let Some(manifest) = self.committing.take_if(|m| m.steps_done == steps_done) else { return };
-        self.snapshot = Some(manifest);
+        self.snapshot = Some(Manifest { state: state.clone(), ..manifest });
         self.faults = 0;
-        out.push(Action::Record(Record::SnapshotCommitted { steps_done }));
+        out.push(Action::Record(Record::SnapshotCommitted { steps_done, state }));
         out.push(Action::Prune { accepted: steps_done });
+        for worker in self.roster.ids() {
+            out.push(Action::Send { worker, message: Message::SnapshotKept { steps_done } });
+        }
         if matches!(self.in_force, Some(InForce { activity: Activity::Holding, .. })) {
             self.boundary(now, out);
         }
@@ -446,7 +555,7 @@ impl Machine {
         if self.stopping || self.steps_done >= self.settings.steps {
             self.end(DrainReason::Stopped, words, out);
         } else {
-            self.replan = false;
+            self.replan = None;
             self.boundary(now, out);
         }
     }
@@ -459,7 +568,10 @@ impl Machine {
         match fault.kind {
             // Nobody can tell from here whose fault these are: take the step back.
             NotFinite => self.not_finite(worker, &fault.detail, out),
-            BadTensor => self.take_back(format!("{worker} got a broken tensor: {}", fault.detail), out),
+            BadTensor => {
+                self.count_refusal("bad_tensor");
+                self.take_back(format!("{worker} got a broken tensor: {}", fault.detail), out);
+            }
             Device | Weights => {
                 let refusal = Refusal::Unexpected { message: "Fault".into(), detail: fault.detail };
                 self.close(worker, refusal, out);
@@ -468,6 +580,7 @@ impl Machine {
     }
 
     fn not_finite(&mut self, worker: WorkerId, what: &str, out: &mut Vec<Action>) {
+        self.count_refusal("not_finite");
         self.take_back(format!("{worker} met NaN or infinity: {what}"), out);
     }
 
@@ -566,20 +679,22 @@ impl Machine {
             return;
         }
         match plan::make(&self.settings.run, self.settings.stages, &measured) {
-            Ok(plan) => self.put_in_force(plan, out),
+            Ok(plan) => self.put_in_force(plan, "the workers suffice".into(), out),
             Err(e) => self.enter(Phase::Waiting, e.to_string(), out),
         }
     }
 
-    fn put_in_force(&mut self, plan: Plan, out: &mut Vec<Action>) {
+    fn put_in_force(&mut self, plan: Plan, why: String, out: &mut Vec<Action>) {
         let former = self.in_force.take();
         if former.is_none() {
             self.roll_back();
         }
         self.epoch += 1;
         self.started = true;
-        self.replan = false;
+        self.replan = None;
+        self.drifting = 0;
         self.collecting = None;
+        self.settings.run.micro_batches = plan.micro_batches;
         let relay = Relay::new(
             self.epoch,
             plan.holders.clone(),
@@ -593,18 +708,19 @@ impl Machine {
                 out.push(Action::Send { worker, message: Message::Revoke { epoch: self.epoch - 1 } });
             }
         }
-        let weights = match &self.snapshot {
-            None => WeightSource::Seed(self.settings.seed),
-            Some(manifest) => WeightSource::Snapshot(manifest.parts.clone()),
-        };
         for stage in &plan.stages {
+            let weights = match &self.snapshot {
+                None => WeightSource::Seed(self.settings.seed),
+                Some(manifest) => WeightSource::Snapshot(manifest.blobs_for(&stage.hops)),
+            };
             let assignment = Assignment {
                 epoch: self.epoch,
                 hops: stage.hops.clone(),
                 hop_count: plan.holders.len() as u32,
                 first_step: self.steps_done,
-                window: plan.window(stage),
-                weights: weights.clone(),
+                micro_batches: plan.micro_batches,
+                window: stage.window,
+                weights,
             };
             out.push(Action::Send { worker: stage.worker, message: Message::Assign(assignment) });
         }
@@ -612,11 +728,16 @@ impl Machine {
             epoch: self.epoch,
             first_step: self.steps_done,
             stages: plan.stages.iter().map(|s| (s.worker, s.hops.clone())).collect(),
+            micro_batches: plan.micro_batches,
+            why,
+            predicted_step_seconds: plan.predicted.step_seconds,
+            predicted_efficiency: plan.predicted.efficiency(),
         }));
         let stages = plan.stages.len();
         let reason =
             format!("{stages} worker{} load{} the model", plural(stages), if stages == 1 { "s" } else { "" });
-        self.in_force = Some(InForce { plan, activity: Activity::Loading(BTreeSet::new()) });
+        let paces = self.roster.paces();
+        self.in_force = Some(InForce { plan, paces, activity: Activity::Loading(BTreeSet::new()) });
         self.enter(Phase::Loading, reason, out);
     }
 
@@ -672,12 +793,12 @@ impl Machine {
                 // Stopped at a boundary whose weights nobody was asked for: one more step asks.
                 self.open_step(now, out);
             }
-        } else if self.replan {
+        } else if let Some(why) = self.replan.clone() {
             if self.saved() {
                 match plan::make(&self.settings.run, self.settings.stages, &self.roster.measured()) {
-                    Ok(plan) => self.put_in_force(plan, out),
+                    Ok(plan) => self.put_in_force(plan, why, out),
                     Err(_) => {
-                        self.replan = false;
+                        self.replan = None;
                         self.open_step(now, out);
                     }
                 }
@@ -731,21 +852,46 @@ impl Machine {
 
     /// Close the step if all its reports are in.
     fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let Some(InForce { plan, activity: Activity::Stepping(step) }) = &self.in_force else { return };
+        let Some(InForce { plan, activity: Activity::Stepping(step), .. }) = &self.in_force else { return };
         let Some(outcome) = step.outcome() else { return };
         let Some(loss) = outcome.train_loss else {
             self.boundary(now, out); // it was the last validation
             return;
         };
         let seconds = now.saturating_sub(step.opened).as_secs_f64();
+        // Validation counts as forward time: a step with it says nothing of the pace.
+        let validated = outcome.validation_loss.is_some();
+        let micro_batches = self.settings.run.micro_batches;
+        let measured = self.roster.measured();
+        let expected: Vec<(WorkerId, f64)> = plan
+            .stages
+            .iter()
+            .filter_map(|s| Some((s, measured.iter().find(|m| m.worker == s.worker)?)))
+            .map(|(s, m)| (s.worker, f64::from(micro_batches) * m.seconds(&s.hops)))
+            .collect();
         let (step, workers) = (step.step, plan.workers());
+        if !validated {
+            for (worker, timings, _) in &outcome.timings {
+                if let Some((_, expected)) = expected.iter().find(|(w, _)| w == worker) {
+                    self.roster.timed(*worker, *timings, *expected);
+                }
+            }
+        }
+        let (efficiency, balance) = (outcome.efficiency(seconds), outcome.balance());
+        self.efficiency = Some(efficiency);
+        self.balance = Some(balance);
         let learning_rate = self.settings.learning_rate.at(step);
         self.steps_done = step + 1;
-        let due = |every: u64| every > 0 && self.steps_done.is_multiple_of(every);
+        let done = self.steps_done;
+        let due = |every: u64| every > 0 && done.is_multiple_of(every);
         let last = self.steps_done >= self.settings.steps;
-        let wanted = due(self.settings.snapshot_every) || last || self.stopping || self.paused || self.replan;
+        if !validated && self.replan.is_none() {
+            self.look_for_drift();
+        }
+        let replan = self.replan.is_some();
+        let wanted = due(self.settings.snapshot_every) || last || self.stopping || self.paused || replan;
         // One snapshot at a time; but what the run waits for replaces one that is still on its way.
-        let must = last || self.stopping || self.replan;
+        let must = last || self.stopping || replan;
         let snapshot = wanted && (must || (self.collecting.is_none() && self.committing.is_none()));
         if snapshot {
             self.collecting = Some(Collecting::new(self.steps_done, workers.iter().copied()));
@@ -761,10 +907,10 @@ impl Machine {
             out.push(Action::Send { worker: *worker, message: Message::Apply(apply.clone()) });
         }
 
-        let micro_batches = self.settings.run.micro_batches;
-        for (worker, timings) in outcome.timings {
-            if let Some(w) = self.roster.get_mut(worker) {
-                w.timings = timings;
+        for (worker, timings, vitals) in &outcome.timings {
+            if let Some(w) = self.roster.get_mut(*worker) {
+                w.timings = *timings;
+                w.vitals = *vitals;
                 w.accepted_micro_batches += u64::from(micro_batches);
             }
         }
@@ -781,7 +927,10 @@ impl Machine {
             gradient_norm,
             learning_rate,
             seconds,
+            efficiency,
+            balance,
         }));
+        out.push(Action::Record(Record::StepTimed { epoch, step, workers: outcome.timings }));
         out.push(Action::Record(Record::WorkAccepted { epoch, step, workers, micro_batches }));
         let point = CurvePoint {
             step: self.steps_done,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use protocol::{
-    message::{Hello, Profile, Timings},
+    message::{Hello, PassSeconds, Profile, Timings, Vitals},
     refusal::Refusal,
     spec::Hop,
     view::{WorkerState, WorkerView},
@@ -18,9 +18,17 @@ pub struct Worker {
     pub profile: Option<Profile>,
     pub last_heard: Duration,
     pub rtt: Option<Duration>,
+    /// Steps take this many times as long as the profile promises.
+    pub pace: f64,
+    /// When it was last asked to measure itself.
+    pub benchmarked: Duration,
     pub timings: Timings,
+    pub vitals: Vitals,
     pub accepted_micro_batches: u64,
 }
+
+/// Weight of the newest step in a worker's pace.
+const PACE_WEIGHT: f64 = 0.4;
 
 /// Connected workers by number, which is the order of joining.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +43,10 @@ impl Roster {
             profile: None,
             last_heard: now,
             rtt: None,
+            pace: 1.0,
+            benchmarked: now,
             timings: Timings::default(),
+            vitals: Vitals::default(),
             accepted_micro_batches: 0,
         };
         self.workers.insert(id, worker);
@@ -71,15 +82,41 @@ impl Roster {
             .iter()
             .filter_map(|(id, w)| {
                 let p = w.profile.as_ref()?;
+                let now = |promised: PassSeconds| PassSeconds {
+                    forward: promised.forward * w.pace,
+                    backward: promised.backward * w.pace,
+                };
                 Some(Measured {
                     worker: *id,
-                    layer_seconds: p.layer_seconds,
-                    embedding_seconds: p.embedding_seconds,
-                    head_seconds: p.head_seconds,
+                    layer: now(p.layer),
+                    embedding: now(p.embedding),
+                    head_seconds: p.head_seconds * w.pace,
                     memory_bytes: p.memory_bytes,
+                    link: p.link,
                 })
             })
             .collect()
+    }
+
+    /// How many times as long everybody's steps take as promised.
+    pub fn paces(&self) -> BTreeMap<WorkerId, f64> {
+        self.workers.iter().map(|(id, w)| (*id, w.pace)).collect()
+    }
+
+    /// Note what a step of training took a worker, where `expected` seconds of computing would be as measured.
+    pub fn timed(&mut self, id: WorkerId, timings: Timings, expected: f64) {
+        let Some(w) = self.workers.get_mut(&id) else { return };
+        // Measured with the pace so far: what is left is the correction of it.
+        let correction = (timings.forward + timings.backward) / expected;
+        if correction.is_finite() && correction > 0.0 {
+            w.pace *= correction.powf(PACE_WEIGHT);
+        }
+    }
+
+    /// Workers last asked to measure themselves longer ago than `after`.
+    pub fn to_measure_again(&self, now: Duration, after: Duration) -> Vec<WorkerId> {
+        let due = |w: &Worker| w.profile.is_some() && now.saturating_sub(w.benchmarked) > after;
+        self.workers.iter().filter(|(_, w)| due(w)).map(|(id, _)| *id).collect()
     }
 
     /// Workers not heard from for longer than `lease`.
@@ -88,17 +125,17 @@ impl Roster {
         self.workers.iter().filter(|(_, w)| late(w)).map(|(id, _)| *id).collect()
     }
 
-    /// What the pages show; `holding` tells a worker's state and hops in the plan.
+    /// What the pages show; `holding` tells a worker's state, hops and bytes in the plan.
     pub fn views(
         &self,
         now: Duration,
-        holding: impl Fn(WorkerId) -> (WorkerState, Vec<Hop>),
+        holding: impl Fn(WorkerId) -> (WorkerState, Vec<Hop>, u64),
     ) -> Vec<WorkerView> {
         self.workers
             .iter()
             .map(|(id, w)| {
-                let (state, hops) = match &w.profile {
-                    None => (WorkerState::Benchmarking, vec![]),
+                let (state, hops, stage_bytes) = match &w.profile {
+                    None => (WorkerState::Benchmarking, vec![], 0),
                     Some(_) => holding(*id),
                 };
                 let profile = w.profile.as_ref();
@@ -109,7 +146,11 @@ impl Roster {
                     state,
                     backend: profile.map(|p| p.backend),
                     device: profile.map(|p| p.device.clone()).unwrap_or_default(),
-                    layer_seconds: profile.map_or(0.0, |p| p.layer_seconds),
+                    layer_seconds: profile.map_or(0.0, |p| p.layer.total()),
+                    pace: w.pace,
+                    link: profile.and_then(|p| p.link),
+                    stage_bytes,
+                    vitals: w.vitals,
                     memory_bytes: profile.map_or(0, |p| p.memory_bytes),
                     hops,
                     timings: w.timings,
@@ -133,7 +174,22 @@ pub fn check_profile(profile: &Profile) -> Result<(), Refusal> {
             })
         }
     };
-    positive("layer_seconds", profile.layer_seconds)?;
-    positive("embedding_seconds", profile.embedding_seconds)?;
-    positive("head_seconds", profile.head_seconds)
+    positive("layer.forward", profile.layer.forward)?;
+    positive("layer.backward", profile.layer.backward)?;
+    positive("embedding.forward", profile.embedding.forward)?;
+    positive("embedding.backward", profile.embedding.backward)?;
+    positive("head_seconds", profile.head_seconds)?;
+    let Some(link) = profile.link else { return Ok(()) };
+    let sound = |value: f64| value.is_finite() && value >= 0.0;
+    if sound(link.round_trip_seconds)
+        && [link.up, link.down].iter().all(|rate| rate.is_finite() && *rate > 0.0)
+    {
+        Ok(())
+    } else {
+        Err(Refusal::BadProfile {
+            detail: "link must have a round trip of at least 0 s and positive finite rates; leave it out if it was \
+                     not measured"
+                .into(),
+        })
+    }
 }

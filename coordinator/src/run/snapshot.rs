@@ -3,10 +3,36 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{blob::BlobRef, spec::ModelSpec};
+use protocol::{
+    blob::BlobRef,
+    spec::{Hop, ModelSpec, Part},
+};
 use serde::{Deserialize, Serialize};
 
 use super::event::WorkerId;
+use crate::plan::Stage;
+
+/// What one stage gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotPart {
+    pub blob: BlobRef,
+    /// The parts of the model in it.
+    pub holds: Vec<Part>,
+}
+
+impl SnapshotPart {
+    /// Whether something in it is of these hops.
+    fn serves(&self, hops: &[Hop], tied: bool) -> bool {
+        let shares = |a: &Part, b: &Part| {
+            (a.embedding && b.embedding)
+                || (a.head && b.head)
+                // A tied head is the embedding's table.
+                || (tied && ((a.embedding && b.head) || (a.head && b.embedding)))
+                || a.first_layer.max(b.first_layer) < a.end_layer.min(b.end_layer)
+        };
+        self.holds.iter().any(|held| hops.iter().any(|hop| shares(held, &hop.part)))
+    }
+}
 
 /// Names the parts of a snapshot. What has no manifest on disk does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,8 +41,20 @@ pub struct Manifest {
     pub steps_done: u64,
     pub epoch: u64,
     pub model: ModelSpec,
-    /// One part a stage, in the order of the hops.
-    pub parts: Vec<BlobRef>,
+    /// M of the run.
+    pub micro_batches: u32,
+    /// Hash of all weights and moments, the same however the model is split; known once the parts have been read.
+    pub state: String,
+    /// One part a stage, in the order of the stages.
+    pub parts: Vec<SnapshotPart>,
+}
+
+impl Manifest {
+    /// The blobs in which the weights of these hops lie.
+    pub fn blobs_for(&self, hops: &[Hop]) -> Vec<BlobRef> {
+        let tied = self.model.tie_embeddings;
+        self.parts.iter().filter(|part| part.serves(hops, tied)).map(|part| part.blob).collect()
+    }
 }
 
 /// A snapshot whose parts are still on their way.
@@ -45,9 +83,26 @@ impl Collecting {
         }
     }
 
-    /// The manifest, once every part is there. `order` lists the stages from first to last.
-    pub fn complete(&self, epoch: u64, model: &ModelSpec, order: &[WorkerId]) -> Option<Manifest> {
-        let parts = order.iter().map(|w| self.parts.get(w).copied().flatten()).collect::<Option<Vec<_>>>()?;
-        Some(Manifest { steps_done: self.steps_done, epoch, model: model.clone(), parts })
+    /// The manifest, once every part is there.
+    pub fn complete(
+        &self,
+        epoch: u64,
+        model: &ModelSpec,
+        micro_batches: u32,
+        stages: &[Stage],
+    ) -> Option<Manifest> {
+        let part = |stage: &Stage| {
+            let blob = self.parts.get(&stage.worker).copied().flatten()?;
+            Some(SnapshotPart { blob, holds: stage.hops.iter().map(|hop| hop.part.clone()).collect() })
+        };
+        let parts = stages.iter().map(part).collect::<Option<Vec<_>>>()?;
+        Some(Manifest {
+            steps_done: self.steps_done,
+            epoch,
+            model: model.clone(),
+            micro_batches,
+            state: String::new(),
+            parts,
+        })
     }
 }

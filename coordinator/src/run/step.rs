@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use protocol::message::{StepReport, Timings, ValidationReport};
+use protocol::message::{StepReport, Timings, ValidationReport, Vitals};
 
 use super::event::WorkerId;
 
@@ -25,7 +25,22 @@ pub struct Outcome {
     /// Global norm of the gradients, before clipping.
     pub gradient_norm: f64,
     pub validation_loss: Option<f64>,
-    pub timings: Vec<(WorkerId, Timings)>,
+    pub timings: Vec<(WorkerId, Timings, Vitals)>,
+}
+
+impl Outcome {
+    /// Computing time of all stages over stages times wall time.
+    pub fn efficiency(&self, wall_seconds: f64) -> f64 {
+        let busy: f64 = self.timings.iter().map(|(_, timings, _)| timings.busy()).sum();
+        busy / (self.timings.len() as f64 * wall_seconds).max(f64::MIN_POSITIVE)
+    }
+
+    /// Mean over longest computing time of a stage; 1 where none computed.
+    pub fn balance(&self) -> f64 {
+        let busy = || self.timings.iter().map(|(_, timings, _)| timings.busy());
+        let longest = busy().fold(0.0, f64::max);
+        if longest > 0.0 { busy().sum::<f64>() / self.timings.len() as f64 / longest } else { 1.0 }
+    }
 }
 
 /// Why a report is not taken.
@@ -123,7 +138,7 @@ impl StepInFlight {
             train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
             gradient_norm: reports.iter().map(|(_, r)| r.squared_norm).sum::<f64>().sqrt(),
             validation_loss: self.validation_loss(),
-            timings: reports.iter().map(|(w, r)| (*w, r.timings)).collect(),
+            timings: reports.iter().map(|(w, r)| (*w, r.timings, r.vitals)).collect(),
         })
     }
 }

@@ -142,10 +142,11 @@ impl Actor {
 
     /// The token windows of a pass, encoded.
     fn windows(
-        &self,
+        &mut self,
         to: Address,
         half: Half,
     ) -> Result<(protocol::tensor::TensorMeta, Vec<u8>), CodecError> {
+        self.train.set_micro_batches(self.machine.micro_batches());
         let shape = self.train.shape();
         let Batch { inputs, targets } = match (to.pass, &self.validation) {
             (Pass::Train { micro_batch }, _) => self.train.batch(to.step, micro_batch),
@@ -166,7 +167,7 @@ impl Actor {
         tokio::spawn(async move {
             let steps_done = manifest.steps_done;
             let event = match write_snapshot(&shared, data_dir, keep, tokenizer, manifest).await {
-                Ok(()) => Event::Committed { steps_done },
+                Ok(state) => Event::Committed { steps_done, state },
                 Err(e) => {
                     tracing::error!("the snapshot of step {steps_done} could not be kept: {e:#}");
                     Event::CommitFailed { steps_done, why: format!("{e:#}") }
@@ -200,12 +201,14 @@ async fn write_snapshot(
     keep: usize,
     tokenizer: SavedTokenizer,
     manifest: Manifest,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     let mut parts = Vec::with_capacity(manifest.parts.len());
     for part in &manifest.parts {
-        parts.push(shared.blobs.fetch(*part).await?);
+        parts.push(shared.blobs.fetch(part.blob).await?);
     }
     tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
+        let mut manifest = manifest;
+        manifest.state = engine::checkpoint::state_hash(&parts)?.to_string();
         let place = checkpoint::export(
             &data_dir.checkpoints(),
             manifest.steps_done,
@@ -215,7 +218,8 @@ async fn write_snapshot(
             keep,
         )?;
         tracing::info!("checkpoint {}", place.display());
-        Ok(snapshots::write(&data_dir.snapshots(), &manifest)?)
+        snapshots::write(&data_dir.snapshots(), &manifest)?;
+        Ok(manifest.state)
     })
     .await?
 }

@@ -12,12 +12,13 @@ use axum::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Shared, events};
+use super::{Shared, events, metrics};
 use crate::run::event::{Command, Event, WorkerId};
 
 pub fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/run", get(run))
         .route("/v1/run/curve", get(curve))
         .route("/v1/run/events", get(events::stream_events))

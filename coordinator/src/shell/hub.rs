@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use axum::body::Bytes;
@@ -41,6 +44,14 @@ pub struct Hub {
     tokens: Mutex<HashMap<String, WorkerId>>,
     relay: Mutex<Relay>,
     connected: watch::Sender<usize>,
+    relayed: Relayed,
+}
+
+/// What has been passed on since the start.
+#[derive(Debug, Default)]
+struct Relayed {
+    frames: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Default for Hub {
@@ -50,6 +61,7 @@ impl Default for Hub {
             tokens: Mutex::default(),
             relay: Mutex::new(Relay::closed(0)),
             connected: watch::Sender::new(0),
+            relayed: Relayed::default(),
         }
     }
 }
@@ -100,10 +112,19 @@ impl Hub {
     }
 
     /// Where a tensor frame goes; None for one whose time is past.
-    pub fn admit(&self, from: WorkerId, message: &Message) -> Result<Option<Outbox>, Refusal> {
+    pub fn admit(&self, from: WorkerId, message: &Message, bytes: usize) -> Result<Option<Outbox>, Refusal> {
         match lock(&self.relay).admit(from, message)? {
             Verdict::Stale => Ok(None),
-            Verdict::Forward(worker) => Ok(lock(&self.outboxes).get(&worker).cloned()),
+            Verdict::Forward(worker) => {
+                self.relayed.frames.fetch_add(1, Ordering::Relaxed);
+                self.relayed.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                Ok(lock(&self.outboxes).get(&worker).cloned())
+            }
         }
+    }
+
+    /// Frames and bytes passed on since the start.
+    pub fn relayed(&self) -> (u64, u64) {
+        (self.relayed.frames.load(Ordering::Relaxed), self.relayed.bytes.load(Ordering::Relaxed))
     }
 }

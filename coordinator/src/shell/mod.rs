@@ -5,6 +5,7 @@ mod api;
 mod blobs;
 mod events;
 mod hub;
+mod metrics;
 mod session;
 
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use axum::{
 use futures::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use protocol::{
     SUBPROTOCOL, VERSION, frame,
-    message::{Hello, Message, Sender},
+    message::{Hello, Message, Probe, Sender},
     refusal::Refusal,
 };
 use tokio::{
@@ -61,7 +61,10 @@ async fn serve(shared: Arc<Shared>, socket: WebSocket) {
     let hello = match timeout(HELLO, hello(&mut stream)).await {
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
-        Ok(Err(refusal)) => return refuse(&mut sink, &refusal).await,
+        Ok(Err(refusal)) => {
+            let _ = shared.events.send(Event::Refused { worker: None, refusal: refusal.clone() }).await;
+            return refuse(&mut sink, &refusal).await;
+        }
         Err(_) => {
             let detail = format!("no Hello came within {} s of connecting", HELLO.as_secs());
             return refuse(&mut sink, &Refusal::Unexpected { message: "Silence".into(), detail }).await;
@@ -71,10 +74,10 @@ async fn serve(shared: Arc<Shared>, socket: WebSocket) {
     let token = random_token();
     let (control, control_queue) = mpsc::unbounded_channel();
     let (relay, relay_queue) = mpsc::channel(RELAY_QUEUE);
-    shared.hub.connect(worker, token.clone(), Outbox { control, relay });
+    shared.hub.connect(worker, token.clone(), Outbox { control, relay: relay.clone() });
     let writer = tokio::spawn(write(sink, control_queue, relay_queue));
     let why = match shared.events.send(Event::Joined { worker, hello, token }).await {
-        Ok(()) => read(&shared, worker, &mut stream).await,
+        Ok(()) => read(&shared, worker, &relay, &mut stream).await,
         Err(_) => Ok("the coordinator is going down".into()),
     };
     match why {
@@ -83,10 +86,13 @@ async fn serve(shared: Arc<Shared>, socket: WebSocket) {
         }
         Err(refusal) => {
             let why = refusal.to_string();
+            let refused = Event::Refused { worker: Some(worker), refusal: refusal.clone() };
+            let _ = shared.events.send(refused).await;
             shared.hub.send(worker, Outgoing::Close(refusal));
             let _ = shared.events.send(Event::Gone { worker, why }).await;
         }
     }
+    drop(relay);
     shared.hub.disconnect(worker);
     // The writer ends by itself: its queues are closed, or it was told to close.
     let _ = timeout(FAREWELL, writer).await;
@@ -126,6 +132,7 @@ fn binary(message: Socket) -> Result<Option<Bytes>, Refusal> {
 async fn read(
     shared: &Shared,
     worker: WorkerId,
+    own: &mpsc::Sender<Bytes>,
     stream: &mut SplitStream<WebSocket>,
 ) -> Result<String, Refusal> {
     let closing = || Ok("the coordinator is going down".to_string());
@@ -148,6 +155,13 @@ async fn read(
             let detail = "only the coordinator says this".into();
             return Err(Refusal::Unexpected { message: message.name().into(), detail });
         }
+        if let Message::Probe(Probe { number, answer, .. }) = message {
+            let answer = Message::ProbeAnswer { number, padding: answer };
+            let padding = vec![0; answer.padding() as usize];
+            // Bounded like relayed frames: who asks for much and reads little is not read.
+            let _ = own.send(frame::encode(&answer, &padding)?.into()).await;
+            continue;
+        }
         if message.tensor().is_none() {
             heard = Instant::now();
             if shared.events.send(Event::Said { worker, message }).await.is_err() {
@@ -159,7 +173,7 @@ async fn read(
             heard = Instant::now();
             let _ = shared.events.try_send(Event::Heard { worker });
         }
-        if let Some(outbox) = shared.hub.admit(worker, &message)? {
+        if let Some(outbox) = shared.hub.admit(worker, &message, bytes.len())? {
             // Waits while the receiver is slow. A receiver that has gone takes nothing.
             let _ = outbox.relay.send(bytes).await;
         }

@@ -38,9 +38,7 @@ pub fn export<B: AsRef<[u8]>>(
 ) -> Result<PathBuf, ExportError> {
     let place = checkpoints.join(folder_name(steps_done));
     let failed = |source| ExportError::Write { path: place.clone(), source };
-    // On the CPU nothing is ever waited for: the future is done when it is first polled.
-    let Checkpoint { config, weights } =
-        futures::executor::block_on(Checkpoint::from_snapshot(model, parts))?;
+    let Checkpoint { config, weights } = Checkpoint::from_snapshot(model, parts)?;
     let half = tempfile::Builder::new().prefix(".half-").tempdir_in(checkpoints).map_err(failed)?;
     let write = |name: &str, bytes: &[u8]| write_atomically(&half.path().join(name), bytes).map_err(failed);
     write("model.safetensors", &weights)?;

@@ -38,11 +38,11 @@ pub fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHa
     let manifests = list(folder)?;
     let up_to = manifests.partition_point(|m| m.steps_done <= accepted);
     let (old, kept) = manifests.split_at(up_to.saturating_sub(keep.max(1)));
-    let wanted: HashSet<BlobHash> = kept.iter().flat_map(|m| &m.parts).map(|p| p.hash).collect();
+    let wanted: HashSet<BlobHash> = kept.iter().flat_map(|m| &m.parts).map(|p| p.blob.hash).collect();
     for manifest in old {
         remove(&file(folder, manifest.steps_done))?;
     }
-    let dropped: HashSet<BlobHash> = old.iter().flat_map(|m| &m.parts).map(|p| p.hash).collect();
+    let dropped: HashSet<BlobHash> = old.iter().flat_map(|m| &m.parts).map(|p| p.blob.hash).collect();
     Ok(dropped.difference(&wanted).copied().collect())
 }
 
@@ -51,12 +51,14 @@ mod tests {
     use protocol::{blob::BlobRef, spec::ModelSpec};
 
     use super::*;
+    use crate::run::snapshot::SnapshotPart;
 
     fn manifest(steps_done: u64, parts: &[&str]) -> Manifest {
         let model =
             ModelSpec { vocabulary: 2, positions: 2, width: 2, heads: 1, layers: 1, tie_embeddings: false };
-        let parts = parts.iter().map(|p| BlobRef::of(p.as_bytes())).collect();
-        Manifest { steps_done, epoch: 1, model, parts }
+        let part = |text: &&str| SnapshotPart { blob: BlobRef::of(text.as_bytes()), holds: vec![] };
+        let parts = parts.iter().map(part).collect();
+        Manifest { steps_done, epoch: 1, model, micro_batches: 1, state: String::new(), parts }
     }
 
     #[test]

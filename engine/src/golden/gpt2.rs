@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::{
     message::Pass,
-    spec::{ModelSpec, RunSpec},
+    spec::{ModelSpec, Moments, RunSpec},
     tensor::Encoding,
 };
 use serde::Deserialize;
@@ -125,6 +125,7 @@ impl Set<'_> {
             micro_batches: self.numbers.adamw.micro_batches as u32,
             recompute,
             wire: Encoding::F32,
+            moments: Moments::Full,
         }
     }
 

@@ -17,7 +17,7 @@ pub use report::Report;
 pub use splits::{Scope, Splits};
 pub use tolerances::Tolerances;
 
-use protocol::spec::{Hop, ModelSpec};
+use protocol::spec::{Hop, ModelSpec, Moments};
 
 use crate::{device::Device, parameters::ParameterSet, shapes};
 
@@ -41,7 +41,7 @@ pub fn drawn_model() -> ModelSpec {
 pub async fn drawn() -> Result<u64, GoldenError> {
     let model = drawn_model();
     let hops = [Hop { index: 0, part: shapes::whole(&model) }];
-    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Host).export(false).await?;
+    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Host).export(Moments::None).await?;
     // FNV-1a.
     Ok(file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

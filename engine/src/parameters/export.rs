@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use half::f16;
+use protocol::spec::Moments;
 use safetensors::{Dtype, View};
 
 use super::{ParameterError, ParameterSet, Quantity};
@@ -17,6 +19,11 @@ pub(super) fn first_moment(name: &str) -> String {
 
 pub(super) fn second_moment(name: &str) -> String {
     format!("adam_v.{name}")
+}
+
+/// Tensor [1] of F32: what the f16 moment beside it was divided by.
+pub(super) fn scale_of(moment: &str) -> String {
+    format!("{moment}.scale")
 }
 
 /// A tensor on its way into a file.
@@ -42,18 +49,33 @@ impl View for Entry<'_> {
 }
 
 /// See [`ParameterSet::export`].
-pub(super) async fn export(set: &ParameterSet, moments: bool) -> Result<Vec<u8>, ParameterError> {
+pub(super) async fn export(set: &ParameterSet, moments: Moments) -> Result<Vec<u8>, ParameterError> {
     let mut entries = Vec::new();
     // Moments of zero updates are no moments: AdamW starts afresh without them.
-    let moments = moments && set.adam_steps > 0;
+    let moments = if set.adam_steps > 0 { moments } else { Moments::None };
     for (index, shape) in set.shapes.iter().enumerate() {
         entries.push((shape.name.clone(), entry(set, index, Quantity::Value).await?));
-        if moments {
-            entries.push((first_moment(&shape.name), entry(set, index, Quantity::FirstMoment).await?));
-            entries.push((second_moment(&shape.name), entry(set, index, Quantity::SecondMoment).await?));
+        let pair = [
+            (first_moment(&shape.name), Quantity::FirstMoment),
+            (second_moment(&shape.name), Quantity::SecondMoment),
+        ];
+        match moments {
+            Moments::None => {}
+            Moments::Full => {
+                for (name, quantity) in pair {
+                    entries.push((name, entry(set, index, quantity).await?));
+                }
+            }
+            Moments::F16 => {
+                for (name, quantity) in pair {
+                    let (halves, scale) = halved(set, index, quantity).await?;
+                    entries.push((scale_of(&name), scale));
+                    entries.push((name, halves));
+                }
+            }
         }
     }
-    if moments {
+    if moments != Moments::None {
         let bytes = (set.adam_steps as i64).to_le_bytes().to_vec();
         let steps = Entry { dtype: Dtype::I64, shape: vec![1], bytes: Cow::Owned(bytes) };
         entries.push((ADAM_STEPS.into(), steps));
@@ -71,16 +93,39 @@ pub(crate) fn write(
     safetensors::serialize(entries, Some(metadata)).map_err(|error| ParameterError::Format(error.to_string()))
 }
 
+/// A moment in f16, and its scale.
+///
+/// f16 spans 6e-8 to 65504: a moment is divided by its largest entry first. Of the second moment the square root
+/// is kept, whose range is half as wide in the exponent and is what AdamW divides by.
+async fn halved(
+    set: &ParameterSet,
+    index: usize,
+    quantity: Quantity,
+) -> Result<(Entry<'static>, Entry<'static>), ParameterError> {
+    let values = set.read(index, quantity).await?;
+    let root = |value: f32| if quantity == Quantity::SecondMoment { libm::sqrtf(value) } else { value };
+    let largest = values.iter().fold(0.0f32, |largest, value| largest.max(root(*value).abs()));
+    let scale = if largest > 0.0 { largest } else { 1.0 };
+    let bytes: Vec<u8> =
+        values.iter().flat_map(|value| f16::from_f32(root(*value) / scale).to_le_bytes()).collect();
+    let halves =
+        Entry { dtype: Dtype::F16, shape: set.shapes[index].shape.clone(), bytes: Cow::Owned(bytes) };
+    let scale = Entry { dtype: Dtype::F32, shape: vec![1], bytes: Cow::Owned(scale.to_le_bytes().to_vec()) };
+    Ok((halves, scale))
+}
+
 /// One quantity of one parameter, in its true shape.
 pub(crate) async fn entry(
     set: &ParameterSet,
     index: usize,
     quantity: Quantity,
-) -> Result<Entry<'static>, ParameterError> {
-    let values = set.read(index, quantity).await?;
-    let mut bytes = vec![0; 4 * values.len()];
-    for (bytes, value) in bytes.chunks_exact_mut(4).zip(values.iter()) {
-        bytes.copy_from_slice(&value.to_le_bytes());
-    }
-    Ok(Entry { dtype: Dtype::F32, shape: set.shapes[index].shape.clone(), bytes: Cow::Owned(bytes) })
+) -> Result<Entry<'_>, ParameterError> {
+    let bytes = match set.read(index, quantity).await? {
+        // A large model's parameters are not held twice for being written.
+        Cow::Borrowed(values) if cfg!(target_endian = "little") => {
+            Cow::Borrowed(bytemuck::cast_slice(values))
+        }
+        values => Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+    };
+    Ok(Entry { dtype: Dtype::F32, shape: set.shapes[index].shape.clone(), bytes })
 }

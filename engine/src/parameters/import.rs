@@ -5,7 +5,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
     Loaded, ParameterError,
-    export::{ADAM_STEPS, STEPS, first_moment, second_moment},
+    export::{ADAM_STEPS, STEPS, first_moment, scale_of, second_moment},
 };
 use crate::shapes::ParameterShape;
 
@@ -36,8 +36,12 @@ pub(super) fn import<B: AsRef<[u8]>>(
         .map(|shape| {
             let value = load(&files, &shape.name, &shape.shape)?;
             let moments = if has_moments {
-                let first = load(&files, &first_moment(&shape.name), &shape.shape)?;
-                Some((first, load(&files, &second_moment(&shape.name), &shape.shape)?))
+                let (first, _) = moment(&files, &first_moment(&shape.name), &shape.shape)?;
+                let (mut second, halved) = moment(&files, &second_moment(&shape.name), &shape.shape)?;
+                if halved {
+                    second.iter_mut().for_each(|root| *root *= *root);
+                }
+                Some((first, second))
             } else {
                 None
             };
@@ -96,6 +100,18 @@ fn find<'a>(files: &[File<'a>], name: &str) -> Option<TensorView<'a>> {
         found.or_else(|| bare.and_then(|bare| file.tensors.tensor(bare).ok()))
     };
     files.iter().find_map(tensor)
+}
+
+/// A moment, and whether it was kept in f16 with a scale; then a second moment is still its square root.
+fn moment(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<(Vec<f32>, bool), ParameterError> {
+    let mut values = load(files, name, shape)?;
+    let scale = scale_of(name);
+    if find(files, &scale).is_none() {
+        return Ok((values, false));
+    }
+    let scale = load(files, &scale, &[1])?;
+    values.iter_mut().zip(scale.iter().cycle()).for_each(|(value, scale)| *value *= scale);
+    Ok((values, true))
 }
 
 fn load(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, ParameterError> {

@@ -2,15 +2,17 @@
 
 mod burn_store;
 mod export;
+mod gather;
 mod host_store;
 mod import;
 
 use std::borrow::Cow;
 
-use protocol::spec::{Hop, ModelSpec, OptimizerSpec};
+use protocol::spec::{Hop, ModelSpec, Moments, OptimizerSpec};
 
 pub(crate) use burn_store::{BurnParameter, read};
 pub(crate) use export::{entry, write};
+pub(crate) use gather::{digest, gather};
 pub(crate) use host_store::HostParameter;
 
 use crate::{
@@ -116,14 +118,15 @@ impl ParameterSet {
         Ok(ParameterSet { shapes, store, steps_done: imported.steps_done, adam_steps: imported.adam_steps })
     }
 
-    /// Weights under their names and, with `moments`, AdamW's state under `adam_m.<name>`, `adam_v.<name>`
-    /// and `adam_steps`, as a safetensors file. Its metadata has `steps`, the number of optimizer steps the
+    /// Weights under their names and AdamW's state, as far as `moments` says, under `adam_m.<name>`,
+    /// `adam_v.<name>` and `adam_steps`, as a safetensors file. Moments in f16 have their scale beside them, under
+    /// `<moment>.scale`, and `adam_v` is then the square root. Its metadata has `steps`, the number of optimizer steps the
     /// weights have seen. Equal parameters give equal bytes.
     ///
     /// # Errors
     ///
     /// [`ParameterError::Device`] when reading fails.
-    pub async fn export(&self, moments: bool) -> Result<Vec<u8>, ParameterError> {
+    pub async fn export(&self, moments: Moments) -> Result<Vec<u8>, ParameterError> {
         export::export(self, moments).await
     }
 

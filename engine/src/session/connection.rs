@@ -1,6 +1,6 @@
 //! One connection to the coordinator: the handshake, then messages in and work out.
 
-use std::{cell::Cell, future::Future, pin::Pin};
+use std::{cell::Cell, collections::VecDeque, future::Future, pin::Pin, rc::Rc};
 
 use futures::{
     FutureExt, StreamExt,
@@ -10,10 +10,10 @@ use futures::{
 };
 use protocol::{
     VERSION,
-    blob::{BlobHash, BlobRef},
+    blob::BlobRef,
     frame,
     limits::{SENTENCE, shorten},
-    message::{Fault, FaultKind, Hello, Message, SnapshotReady, Welcome},
+    message::{Fault, FaultKind, Hello, LinkSpeed, Message, SnapshotReady, Welcome},
     spec::{Assignment, WeightSource},
     tab::SessionEvent,
 };
@@ -22,6 +22,8 @@ use super::{
     Closed, End, Leave,
     devices::Devices,
     host::{Blobs, Clock, Host, HostError, Network, Transport},
+    kept::Kept,
+    link::LinkProbe,
     transfer,
     work::{Work, WorkError},
 };
@@ -34,6 +36,9 @@ use crate::{
 /// Seconds to wait for the coordinator's answer to Hello.
 const WELCOME_SECONDS: f64 = 20.0;
 
+/// Seconds to wait for the answer to a probe before the link counts as not measured.
+const PROBE_SECONDS: f64 = 20.0;
+
 /// Seconds between heartbeats before the coordinator has said how many.
 const FIRST_HEARTBEAT_SECONDS: f64 = 5.0;
 
@@ -42,17 +47,23 @@ type Upload<'a> = Pin<Box<dyn Future<Output = Result<SnapshotReady, HostError>> 
 pub(super) struct Connection<'a, N: Network, C, B> {
     host: &'a Host<N, C, B>,
     transport: &'a N::Transport,
-    devices: &'a mut Devices,
+    lent: Lent<'a>,
     leave: &'a Leave,
+    /// Frames that came while an answer was waited for.
+    set_aside: VecDeque<Vec<u8>>,
     welcome: Option<Welcome>,
     device: Option<Device>,
     work: Option<Work>,
     uploads: FuturesUnordered<Upload<'a>>,
-    /// The last own part of a snapshot: not downloaded again when it is wanted back.
-    own_part: Option<(BlobHash, Vec<u8>)>,
     heartbeat_seconds: &'a Cell<f64>,
     sent: Cell<u64>,
     received: Cell<u64>,
+}
+
+/// What outlives a connection.
+pub(super) struct Lent<'a> {
+    pub devices: &'a mut Devices,
+    pub kept: &'a mut Kept,
 }
 
 /// Why a message ends the connection.
@@ -78,7 +89,7 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
     pub(super) async fn run(
         host: &'a Host<N, C, B>,
         transport: &'a N::Transport,
-        devices: &'a mut Devices,
+        lent: Lent<'a>,
         leave: &'a Leave,
         heartbeat_seconds: &'a Cell<f64>,
         hello: Hello,
@@ -87,13 +98,13 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         let mut connection = Connection {
             host,
             transport,
-            devices,
+            lent,
             leave,
+            set_aside: VecDeque::new(),
             welcome: None,
             device: None,
             work: None,
             uploads: FuturesUnordered::new(),
-            own_part: None,
             heartbeat_seconds,
             sent: Cell::new(0),
             received: Cell::new(0),
@@ -160,6 +171,9 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         if self.leave.is_asked() {
             return Err(Stop::End(End::Left));
         }
+        while let Some(bytes) = self.set_aside.pop_front() {
+            self.take(bytes).await?;
+        }
         while let Some(bytes) = self.transport.try_receive()? {
             self.take(bytes).await?;
         }
@@ -168,8 +182,9 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         }
         if let Some(op) = self.work.as_mut().and_then(Work::next_op) {
             let clock = &self.host.clock;
+            let vitals = &self.host.vitals;
             let Some(work) = &mut self.work else { return Ok(()) };
-            match work.perform(op, || clock.now()).await {
+            match work.perform(op, || clock.now(), vitals).await {
                 Ok(outgoing) => {
                     let began = clock.now();
                     for (message, payload) in outgoing {
@@ -278,8 +293,13 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
             | Message::Targets(_)
             | Message::Activation(_)
             | Message::Gradient(_)) => {
+                let began = self.host.clock.now();
                 let taken = match &mut self.work {
-                    Some(work) => work.tensor(&message, payload),
+                    Some(work) => {
+                        let taken = work.tensor(&message, payload);
+                        work.timings.receive += self.host.clock.now() - began;
+                        taken
+                    }
                     None => Ok(()), // of a plan that was revoked
                 };
                 match taken {
@@ -287,6 +307,12 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                     Err(e) => self.fail(e).await,
                 }
             }
+            Message::SnapshotKept { steps_done } => {
+                self.lent.kept.accepted(steps_done);
+                Ok(())
+            }
+            // Late: its probe was given up.
+            Message::ProbeAnswer { .. } => Ok(()),
             other => Err(Stop::End(End::Failed(format!(
                 "the coordinator sent {}, which is a worker's word",
                 other.name()
@@ -299,9 +325,10 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         self.tell(SessionEvent::Benchmarking);
         let clock = &self.host.clock;
         clock.breathe().await;
-        match self.devices.fastest(&welcome.run, || clock.now()).await {
-            Ok((profile, device)) => {
+        match self.lent.devices.fastest(&welcome.run, || clock.now()).await {
+            Ok((mut profile, device)) => {
                 self.device = Some(device);
+                profile.link = self.measure_link().await?;
                 self.tell(SessionEvent::Profiled { profile: profile.clone() });
                 self.send(&Message::Profile(profile), &[]).await?;
                 self.tell(SessionEvent::Spare);
@@ -309,6 +336,38 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
             }
             Err(words) => Err(Stop::End(End::Failed(format!("this device cannot compute: {words}")))),
         }
+    }
+
+    /// Times frames to the coordinator and back. What else arrives meanwhile is set aside.
+    async fn measure_link(&mut self) -> Result<Option<LinkSpeed>, Stop> {
+        let clock = &self.host.clock;
+        let mut probe = LinkProbe::new();
+        while let Some(ask) = probe.next(clock.now()) {
+            self.send(&Message::Probe(ask), &vec![0; ask.padding as usize]).await?;
+            let deadline = clock.sleep(PROBE_SECONDS).fuse();
+            pin_mut!(deadline);
+            loop {
+                let bytes = {
+                    let frame = self.transport.receive().fuse();
+                    pin_mut!(frame);
+                    futures::select! {
+                        bytes = frame => bytes?,
+                        () = deadline => return Ok(None),
+                    }
+                };
+                let number = match frame::decode(&bytes) {
+                    Ok(frame::Frame { message: Message::ProbeAnswer { number, .. }, .. }) => number,
+                    _ => {
+                        self.set_aside.push_back(bytes);
+                        continue;
+                    }
+                };
+                if probe.answered(number, clock.now()) {
+                    break;
+                }
+            }
+        }
+        Ok(Some(probe.result()))
     }
 
     async fn assign(&mut self, assignment: Assignment) -> Result<(), Stop> {
@@ -326,6 +385,7 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                 for part in parts {
                     files.push(self.fetch(&welcome.token, *part).await?);
                 }
+                let files: Vec<&[u8]> = files.iter().map(|file| file.as_slice()).collect();
                 match ParameterSet::import(model, &hops, &files, &device) {
                     Ok(parameters) => parameters,
                     Err(e) => return self.fault(epoch, FaultKind::Weights, e.to_string()).await,
@@ -343,19 +403,18 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
         }
     }
 
-    async fn fetch(&self, token: &str, part: BlobRef) -> Result<Vec<u8>, Stop> {
-        if let Some((hash, bytes)) = &self.own_part
-            && *hash == part.hash
-        {
-            return Ok(bytes.clone());
+    async fn fetch(&self, token: &str, part: BlobRef) -> Result<Rc<Vec<u8>>, Stop> {
+        match self.lent.kept.get(part.hash) {
+            Some(bytes) => Ok(bytes),
+            None => Ok(Rc::new(transfer::fetch(&self.host.blobs, token, part).await?)),
         }
-        Ok(transfer::fetch(&self.host.blobs, token, part).await?)
     }
 
     fn upload(&mut self, epoch: u64, steps_done: u64, bytes: Vec<u8>) {
         let Some(welcome) = &self.welcome else { return };
         let (blob, token, host) = (BlobRef::of(&bytes), welcome.token.clone(), self.host);
-        self.own_part = Some((blob.hash, bytes.clone()));
+        let bytes = Rc::new(bytes);
+        self.lent.kept.keep(steps_done, blob.hash, bytes.clone());
         self.uploads.push(Box::pin(async move {
             transfer::store(&host.blobs, &token, blob, &bytes).await?;
             Ok(SnapshotReady { epoch, steps_done, blob })

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use protocol::{blob::BlobHash, tab::SessionEvent};
+use protocol::{blob::BlobHash, message::Vitals, tab::SessionEvent};
 
 /// Why the host could not do something: one sentence for a person. The session tries again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +69,8 @@ pub struct Host<N, C, B> {
     pub network: N,
     pub clock: C,
     pub blobs: B,
+    /// How the program is, asked once a step.
+    pub vitals: Box<dyn Fn() -> Vitals>,
     /// Hears what happens.
     pub tell: Box<dyn Fn(SessionEvent)>,
 }

@@ -6,6 +6,8 @@
 mod connection;
 pub mod devices;
 pub mod host;
+mod kept;
+mod link;
 mod schedule;
 mod transfer;
 mod work;
@@ -15,10 +17,13 @@ use std::cell::Cell;
 use futures::{FutureExt, channel::oneshot, future::Either, future::select, pin_mut};
 use protocol::{message::DrainReason, message::Hello, tab::SessionEvent};
 
-use connection::Connection;
+use connection::{Connection, Lent};
 use devices::Devices;
 use host::{Blobs, Clock, Host, Network};
+use kept::Kept;
 
+/// Pause before the first try to connect again, in seconds; each further one is twice as long.
+const FIRST_PAUSE: f64 = 0.5;
 /// Longest pause between two tries to connect, in seconds.
 const LONGEST_PAUSE: f64 = 30.0;
 
@@ -72,7 +77,8 @@ pub async fn run<N: Network, C: Clock, B: Blobs>(
     mut devices: Devices,
     leave: Leave,
 ) -> End {
-    let mut pause = 1.0_f64;
+    let mut pause = FIRST_PAUSE;
+    let mut kept = Kept::default();
     let end = loop {
         if leave.is_asked() {
             break End::Left;
@@ -81,7 +87,8 @@ pub async fn run<N: Network, C: Clock, B: Blobs>(
         let closed = match host.network.connect().await {
             Ok(transport) => {
                 let heartbeat = Cell::new(0.0);
-                Connection::run(host, &transport, &mut devices, &leave, &heartbeat, hello.clone()).await
+                let lent = Lent { devices: &mut devices, kept: &mut kept };
+                Connection::run(host, &transport, lent, &leave, &heartbeat, hello.clone()).await
             }
             Err(e) => Closed::Lost { reason: e.to_string(), progress: false },
         };
@@ -89,7 +96,7 @@ pub async fn run<N: Network, C: Clock, B: Blobs>(
             Closed::For(end) => break end,
             Closed::Lost { reason, progress } => {
                 if progress {
-                    pause = 1.0;
+                    pause = FIRST_PAUSE;
                 }
                 (host.tell)(SessionEvent::Reconnecting { in_seconds: pause, reason });
                 let asked = leave.asked();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    message::{Address, Apply, Message, Pass, StepReport, TensorFrame, Timings, ValidationReport},
+    message::{Address, Apply, Message, Pass, StepReport, TensorFrame, Timings, ValidationReport, Vitals},
     spec::{Assignment, RunSpec},
     tensor::{CodecError, Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats},
 };
@@ -60,7 +60,7 @@ pub struct Work {
 
 impl Work {
     pub fn new(run: RunSpec, assignment: Assignment, stage: Stage) -> Self {
-        let schedule = Schedule::new(&assignment.hops, run.micro_batches, assignment.window);
+        let schedule = Schedule::new(&assignment.hops, assignment.micro_batches, assignment.window);
         Self {
             step: assignment.first_step,
             run,
@@ -132,7 +132,12 @@ impl Work {
     }
 
     /// Compute, and give what is to be sent. `now` is a clock in seconds.
-    pub async fn perform(&mut self, op: Op, now: impl Fn() -> f64) -> Result<Vec<Outgoing>, WorkError> {
+    pub async fn perform(
+        &mut self,
+        op: Op,
+        now: impl Fn() -> f64,
+        vitals: impl Fn() -> Vitals,
+    ) -> Result<Vec<Outgoing>, WorkError> {
         let began = now();
         let mut out = match op {
             Op::Forward { hop, pass } => self.forward(hop, pass).await?,
@@ -163,6 +168,7 @@ impl Work {
                     squared_norm,
                     losses: self.losses.values().copied().collect(),
                     timings: self.timings,
+                    vitals: vitals(),
                 }),
                 vec![],
             ));
@@ -194,7 +200,7 @@ impl Work {
             }
             Input::Hidden(hidden) => HopInput::Hidden(hidden),
         };
-        let scale = 1.0 / self.run.micro_batches as f32;
+        let scale = 1.0 / self.assignment.micro_batches as f32;
         let outcome = self.stage.loss(hop, pass, input, &targets, self.shape(), scale).await?;
         match pass {
             Pass::Validate { batch } => {
@@ -251,20 +257,21 @@ impl Work {
         self.stage.apply(apply.clip_scale, apply.learning_rate).await?;
         self.step += 1;
         let snapshot = match apply.snapshot {
-            true => Some(self.stage.export(true).await?),
+            true => Some(self.stage.export(self.run.moments).await?),
             false => None,
         };
         self.timings.optimizer += now() - began;
         let losses = std::mem::take(&mut self.losses);
         let applied = Applied {
             steps_done: self.step,
-            micro_batches: self.run.micro_batches,
+            micro_batches: self.assignment.micro_batches,
             timings: std::mem::take(&mut self.timings),
             loss: (!losses.is_empty())
                 .then(|| losses.values().map(|l| f64::from(*l)).sum::<f64>() / losses.len() as f64),
             snapshot,
         };
-        self.schedule = Schedule::new(&self.assignment.hops, self.run.micro_batches, self.assignment.window);
+        let Assignment { hops, micro_batches, window, .. } = &self.assignment;
+        self.schedule = Schedule::new(hops, *micro_batches, *window);
         self.inputs.clear();
         self.targets.clear();
         self.gradients.clear();

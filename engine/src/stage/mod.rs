@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use protocol::{
     message::Pass,
-    spec::{Hop, ModelSpec, OptimizerSpec, Part, RunSpec},
+    spec::{Hop, ModelSpec, Moments, OptimizerSpec, Part, RunSpec},
 };
 
 pub use error::StageError;
@@ -331,12 +331,12 @@ impl Stage {
         Ok(self.parameters.apply(clip_scale, learning_rate, optimizer)?)
     }
 
-    /// Weights, and with `moments` AdamW's state, as a safetensors file for [`ParameterSet::import`].
+    /// Weights, and AdamW's state as far as `moments` says, as a safetensors file for [`ParameterSet::import`].
     ///
     /// # Errors
     ///
     /// [`StageError::Parameters`] when reading fails.
-    pub async fn export(&self, moments: bool) -> Result<Vec<u8>, StageError> {
+    pub async fn export(&self, moments: Moments) -> Result<Vec<u8>, StageError> {
         Ok(self.parameters.export(moments).await?)
     }
 

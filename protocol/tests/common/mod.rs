@@ -61,7 +61,16 @@ pub fn sent() -> impl Strategy<Value = Sent> {
         Revoke => any::<u64>().prop_map(|epoch| Message::Revoke { epoch }).prop_map(bare),
         Drain => drain_reason().prop_map(|reason| Message::Drain { reason }).prop_map(bare),
         Refuse => refusal().prop_map(Message::Refuse).prop_map(bare),
+        Probe => (any::<u32>(), 0..2000u32, 0..=limits::PROBE as u32)
+            .prop_map(|(number, padding, answer)| padded(Message::Probe(Probe { number, padding, answer }))),
+        ProbeAnswer => (any::<u32>(), 0..2000u32)
+            .prop_map(|(number, padding)| padded(Message::ProbeAnswer { number, padding })),
+        SnapshotKept => any::<u64>().prop_map(|steps_done| Message::SnapshotKept { steps_done }).prop_map(bare),
     })
+}
+
+fn padded(message: Message) -> Sent {
+    Sent { payload: vec![7; message.padding() as usize], message }
 }
 
 fn bare(message: Message) -> Sent {
@@ -158,27 +167,60 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
-    (backend(), text(limits::LABEL), any::<u32>(), any::<u64>(), real(), real(), real()).prop_map(
-        |(backend, device, threads, memory_bytes, layer_seconds, embedding_seconds, head_seconds)| Profile {
+    let link =
+        prop::option::of((real(), real(), real()).prop_map(|(round_trip_seconds, up, down)| LinkSpeed {
+            round_trip_seconds,
+            up,
+            down,
+        }));
+    (backend(), text(limits::LABEL), any::<u32>(), any::<u64>(), seconds(), seconds(), real(), link).prop_map(
+        |(backend, device, threads, memory_bytes, layer, embedding, head_seconds, link)| Profile {
             backend,
             device,
             threads,
             memory_bytes,
-            layer_seconds,
-            embedding_seconds,
+            layer,
+            embedding,
             head_seconds,
+            link,
         },
     )
 }
 
-fn timings() -> impl Strategy<Value = Timings> {
-    (real(), real(), real(), real(), real()).prop_map(|(forward, backward, wait, send, optimizer)| Timings {
-        forward,
-        backward,
-        wait,
-        send,
-        optimizer,
+fn seconds() -> impl Strategy<Value = PassSeconds> {
+    (real(), real()).prop_map(|(forward, backward)| PassSeconds { forward, backward })
+}
+
+fn vitals() -> impl Strategy<Value = Vitals> {
+    let pressure = one_of_all!(Pressure {
+        Nominal => Just(Pressure::Nominal),
+        Fair => Just(Pressure::Fair),
+        Serious => Just(Pressure::Serious),
+        Critical => Just(Pressure::Critical),
+    });
+    (any::<u64>(), prop::option::of(pressure))
+        .prop_map(|(memory_bytes, pressure)| Vitals { memory_bytes, pressure })
+}
+
+fn moments() -> impl Strategy<Value = Moments> {
+    one_of_all!(Moments {
+        Full => Just(Moments::Full),
+        F16 => Just(Moments::F16),
+        None => Just(Moments::None),
     })
+}
+
+fn timings() -> impl Strategy<Value = Timings> {
+    (real(), real(), real(), real(), real(), real()).prop_map(
+        |(forward, backward, wait, send, receive, optimizer)| Timings {
+            forward,
+            backward,
+            wait,
+            send,
+            receive,
+            optimizer,
+        },
+    )
 }
 
 fn step_report() -> impl Strategy<Value = StepReport> {
@@ -186,13 +228,14 @@ fn step_report() -> impl Strategy<Value = StepReport> {
         9 => vec(prop::num::f32::ANY, 0..=16),
         1 => vec(prop::num::f32::ANY, limits::LOSSES),
     ];
-    (any::<u64>(), any::<u64>(), real(), losses, timings()).prop_map(
-        |(epoch, step, squared_norm, losses, timings)| StepReport {
+    (any::<u64>(), any::<u64>(), real(), losses, timings(), vitals()).prop_map(
+        |(epoch, step, squared_norm, losses, timings, vitals)| StepReport {
             epoch,
             step,
             squared_norm,
             losses,
             timings,
+            vitals,
         },
     )
 }
@@ -260,8 +303,8 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
             clip_norm,
         },
     );
-    (text(limits::NAME), model, optimizer, any::<[u32; 3]>(), any::<bool>(), encoding()).prop_map(
-        |(name, model, optimizer, [sequences, context, micro_batches], recompute, wire)| RunSpec {
+    (text(limits::NAME), model, optimizer, any::<[u32; 3]>(), any::<bool>(), encoding(), moments()).prop_map(
+        |(name, model, optimizer, [sequences, context, micro_batches], recompute, wire, moments)| RunSpec {
             name,
             model,
             optimizer,
@@ -270,6 +313,7 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
             micro_batches,
             recompute,
             wire,
+            moments,
         },
     )
 }
@@ -291,12 +335,13 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         Seed => any::<u64>().prop_map(WeightSource::Seed),
         Snapshot => vec(blob(), 0..=20).prop_map(WeightSource::Snapshot),
     });
-    (any::<u64>(), vec(hop, 0..=20), any::<u32>(), any::<u64>(), any::<u32>(), weights).prop_map(
-        |(epoch, hops, hop_count, first_step, window, weights)| Assignment {
+    (any::<u64>(), vec(hop, 0..=20), any::<u32>(), any::<u64>(), any::<[u32; 2]>(), weights).prop_map(
+        |(epoch, hops, hop_count, first_step, [micro_batches, window], weights)| Assignment {
             epoch,
             hops,
             hop_count,
             first_step,
+            micro_batches,
             window,
             weights,
         },

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use protocol::{
-    spec::{Backend, ModelSpec, OptimizerSpec, RunSpec},
+    spec::{Backend, ModelSpec, Moments, OptimizerSpec, RunSpec},
     tab::{Command, SessionEvent},
     tensor::Encoding,
 };
@@ -110,6 +110,7 @@ fn run(shape: &Shape) -> RunSpec {
         micro_batches: 1,
         recompute: false,
         wire: Encoding::F32,
+        moments: Moments::Full,
     }
 }
 

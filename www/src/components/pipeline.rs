@@ -2,7 +2,6 @@
 
 use leptos::prelude::*;
 use protocol::{
-    message::Timings,
     spec::{Hop, ModelSpec},
     view::{RunView, WorkerView},
 };
@@ -10,10 +9,10 @@ use protocol::{
 use super::{
     chip::Chip,
     model_strip::ModelStrip,
-    time_bar::{TimeBar, busy, total},
+    time_bar::{TimeBar, total},
 };
 use crate::{
-    format::{bytes, percent, seconds},
+    format::{percent, seconds},
     live::Live,
     words,
 };
@@ -31,7 +30,7 @@ struct Place {
 
 fn places(run: &RunView) -> Vec<Place> {
     let times: Vec<f64> =
-        run.workers.iter().filter(|w| !w.hops.is_empty()).map(|w| busy(&w.timings)).collect();
+        run.workers.iter().filter(|w| !w.hops.is_empty()).map(|w| w.timings.busy()).collect();
     let longest = times.iter().copied().fold(0.0, f64::max);
     let shortest = times.iter().copied().fold(f64::INFINITY, f64::min);
     let mut places: Vec<Place> = Vec::new();
@@ -41,7 +40,7 @@ fn places(run: &RunView) -> Vec<Place> {
             places.push(Place {
                 hop: hop.clone(),
                 // A lead within the noise is no lead.
-                slowest: longest > 1.1 * shortest && busy(&worker.timings) == longest,
+                slowest: longest > 1.1 * shortest && worker.timings.busy() == longest,
                 worker: worker.clone(),
                 also: other.map(|other| other.index + 1),
             });
@@ -53,19 +52,12 @@ fn places(run: &RunView) -> Vec<Place> {
 
 /// How well the devices are used: share of time at work, and mean over longest work.
 fn use_of_devices(run: &RunView) -> Option<String> {
-    let stages: Vec<&Timings> =
-        run.workers.iter().filter(|w| !w.hops.is_empty()).map(|w| &w.timings).collect();
-    let work: f64 = stages.iter().map(|timings| busy(timings)).sum();
-    let time: f64 = stages.iter().map(|timings| total(timings)).sum();
-    let longest = stages.iter().map(|timings| busy(timings)).fold(0.0, f64::max);
-    (work > 0.0 && time > 0.0).then(|| {
-        format!(
-            "In the last step the devices computed {} of the time. Balance between them: {}, where 100 % means \
-             that all take equally long.",
-            percent(work / time),
-            percent(work / stages.len() as f64 / longest)
-        )
-    })
+    Some(format!(
+        "In the last step the devices computed {} of the time. Balance between them: {}, where 100 % means that all \
+         take equally long.",
+        percent(run.efficiency?),
+        percent(run.balance?)
+    ))
 }
 
 #[component]
@@ -100,7 +92,6 @@ fn PlaceCard(place: Place, model: ModelSpec) -> impl IntoView {
     let hops = vec![hop.clone()];
     let part = words::capital(&words::part(&hops, &model));
     let timings = worker.timings;
-    let memory = if worker.memory_bytes > 0 { bytes(worker.memory_bytes) } else { "unknown".to_owned() };
     view! {
         <li class="place" data-slowest=slowest.then_some("")>
             <div class="place-top">
@@ -114,10 +105,13 @@ fn PlaceCard(place: Place, model: ModelSpec) -> impl IntoView {
             <TimeBar timings=timings/>
             <dl class="facts">
                 <div><dt>"Step"</dt><dd>{seconds(total(&timings))}</dd></div>
-                <div><dt>"Computing"</dt><dd>{seconds(busy(&timings))}</dd></div>
+                <div><dt>"Computing"</dt><dd>{seconds(timings.busy())}</dd></div>
                 <div><dt>"Round trip"</dt><dd>{worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3))}</dd></div>
-                <div><dt>"Memory"</dt><dd>{memory}</dd></div>
+                <div><dt>"Memory in use"</dt><dd>{words::memory(&worker)}</dd></div>
+                <div><dt>"Link"</dt><dd>{words::link(&worker)}</dd></div>
+                {words::pressure(&worker).map(|words| view! { <div><dt>"Load"</dt><dd>{words}</dd></div> })}
             </dl>
+            {words::pace(&worker).map(|words| view! { <p class="place-note">{words}</p> })}
             {slowest.then(|| view! { <p class="place-note">"The slowest: the others wait for it."</p> })}
             {also.map(|also| view! { <p class="place-note">{format!("The same device as place {also}.")}</p> })}
         </li>

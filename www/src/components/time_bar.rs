@@ -5,13 +5,16 @@ use protocol::message::Timings;
 
 use crate::format::{percent, seconds};
 
+const PARTS: usize = 6;
+
 /// Name, key in the style sheet, seconds.
-pub fn shares(timings: &Timings) -> [(&'static str, &'static str, f64); 5] {
+pub fn shares(timings: &Timings) -> [(&'static str, &'static str, f64); PARTS] {
     [
         ("Forward", "forward", timings.forward),
         ("Backward", "backward", timings.backward),
         ("Update", "optimizer", timings.optimizer),
         ("Sending", "send", timings.send),
+        ("Receiving", "receive", timings.receive),
         ("Waiting", "wait", timings.wait),
     ]
 }
@@ -19,11 +22,6 @@ pub fn shares(timings: &Timings) -> [(&'static str, &'static str, f64); 5] {
 /// The whole step.
 pub fn total(timings: &Timings) -> f64 {
     shares(timings).iter().map(|(_, _, s)| s).sum()
-}
-
-/// Time at work rather than waiting or sending.
-pub fn busy(timings: &Timings) -> f64 {
-    timings.forward + timings.backward + timings.optimizer
 }
 
 #[component]
@@ -41,7 +39,7 @@ pub fn TimeBar(#[prop(into)] timings: Signal<Timings>) -> impl IntoView {
         };
         view! { <span class="time-part" data-part=key style:width=width></span> }
     };
-    view! { <div class="time-bar" role="img" aria-label=label>{(0..5).map(bar).collect_view()}</div> }
+    view! { <div class="time-bar" role="img" aria-label=label>{(0..PARTS).map(bar).collect_view()}</div> }
 }
 
 #[component]
@@ -61,7 +59,7 @@ pub fn TimeTable(#[prop(into)] timings: Signal<Timings>) -> impl IntoView {
         <table class="time-table">
             <caption class="hidden">"Time of the last step by kind of work"</caption>
             <tbody>
-                {(0..5).map(row).collect_view()}
+                {(0..PARTS).map(row).collect_view()}
                 <tr class="sum">
                     <th scope="row">"Whole step"</th>
                     <td>{move || seconds(total(&timings.get()))}</td>

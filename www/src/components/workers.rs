@@ -5,7 +5,7 @@ use protocol::view::WorkerView;
 
 use super::{chip::Chip, time_bar::total};
 use crate::{
-    format::{about, bytes, count, seconds},
+    format::{about, count, seconds},
     live::Live,
     words,
 };
@@ -106,7 +106,7 @@ fn Row(id: u64, remove: Option<Callback<WorkerView>>) -> impl IntoView {
             <td role="cell" data-label="Round trip" class="number">
                 {cell(|worker| worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3)))}
             </td>
-            <td role="cell" data-label="Memory" class="number">{cell(memory)}</td>
+            <td role="cell" data-label="Memory" class="number">{cell(words::memory)}</td>
             <td role="cell" data-label="Accepted" class="number">
                 {cell(|worker| count(worker.accepted_micro_batches))}
             </td>
@@ -119,12 +119,5 @@ fn step(worker: &WorkerView) -> String {
     match total(&worker.timings) {
         0.0 => "–".to_owned(),
         time => seconds(time),
-    }
-}
-
-fn memory(worker: &WorkerView) -> String {
-    match worker.memory_bytes {
-        0 => "unknown".to_owned(),
-        n => bytes(n),
     }
 }

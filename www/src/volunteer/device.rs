@@ -36,7 +36,7 @@ pub fn DeviceCard(device: Device, gpu: RwSignal<WebGpu>, tab: Tab) -> impl IntoV
             Some(profile) => format!(
                 "{}: {} a layer, forward and backward",
                 words::capital(words::backend(profile.backend)),
-                seconds(profile.layer_seconds)
+                seconds(profile.layer.total())
             ),
             None => "Measured when you join".to_owned(),
         })

@@ -71,7 +71,7 @@ pub fn WorkCard(tab: Tab) -> impl IntoView {
                 <TimeTable timings/>
                 <p class="quiet">
                     "Forward: guessing. Backward: working out what to change. Update: changing it. Sending: handing \
-                     the results to the network. Waiting: for the other devices, which is normal."
+                     the results to the network. Receiving: unpacking what came. Waiting: for the other devices, which is normal."
                 </p>
             </div>
         </section>

@@ -1,0 +1,73 @@
+//! Bytes that training takes on a worker.
+
+use protocol::spec::{Hop, ModelSpec, Moments, RunSpec};
+
+/// Parameters of one transformer layer: `12 d^2 + 13 d`.
+pub fn layer_parameters(model: &ModelSpec) -> u64 {
+    let d = u64::from(model.width);
+    12 * d * d + 13 * d
+}
+
+/// Parameters of the token and position tables.
+pub fn embedding_parameters(model: &ModelSpec) -> u64 {
+    (u64::from(model.vocabulary) + u64::from(model.positions)) * u64::from(model.width)
+}
+
+/// Parameters of the final norm and the LM head. A tied head has no table of its own.
+pub fn head_parameters(model: &ModelSpec) -> u64 {
+    let rows = if model.tie_embeddings { 0 } else { u64::from(model.vocabulary) };
+    (rows + 2) * u64::from(model.width)
+}
+
+/// Parameters of the whole model.
+pub fn parameters(model: &ModelSpec) -> u64 {
+    embedding_parameters(model) + u64::from(model.layers) * layer_parameters(model) + head_parameters(model)
+}
+
+/// Bytes a parameter takes: weight, gradient and two moments in f32; and twice its place in a snapshot, as the last
+/// one is kept while the next is made.
+fn parameter_bytes(run: &RunSpec) -> u64 {
+    16 + 2 * snapshot_bytes(run)
+}
+
+/// Bytes of a parameter in a snapshot.
+pub fn snapshot_bytes(run: &RunSpec) -> u64 {
+    match run.moments {
+        Moments::Full => 12,
+        Moments::F16 => 8,
+        Moments::None => 4,
+    }
+}
+
+/// Bytes for one layer with `in_flight` micro-batches between forward and backward: each leaves behind 34 floats per
+/// position and feature and three attention maps a head (Korthikanti et al. 2022, counted in f32), or with
+/// `recompute` its input only.
+pub fn layer(run: &RunSpec, in_flight: u32) -> u64 {
+    let [n, t, d, heads] = [run.sequences, run.context, run.model.width, run.model.heads].map(u64::from);
+    let whole = n * t * (34 * d + 3 * heads * t);
+    // Recomputing makes the whole of one layer at a time.
+    let kept = if run.recompute { n * t * d * u64::from(in_flight) } else { whole * u64::from(in_flight) };
+    parameter_bytes(run) * layer_parameters(&run.model) + 4 * kept
+}
+
+/// Bytes for the embedding.
+pub fn embedding(run: &RunSpec) -> u64 {
+    parameter_bytes(run) * embedding_parameters(&run.model)
+}
+
+/// Bytes for the head: its parameters, and the logits with their gradient.
+pub fn head(run: &RunSpec) -> u64 {
+    let [n, t, v] = [run.sequences, run.context, run.model.vocabulary].map(u64::from);
+    parameter_bytes(run) * head_parameters(&run.model) + 2 * 4 * n * t * v
+}
+
+/// Bytes for a worker's hops.
+pub fn stage(run: &RunSpec, hops: &[Hop], in_flight: u32) -> u64 {
+    let part = |hop: &Hop| {
+        let layers = u64::from(hop.part.end_layer - hop.part.first_layer);
+        layers * layer(run, in_flight)
+            + if hop.part.embedding { embedding(run) } else { 0 }
+            + if hop.part.head { head(run) } else { 0 }
+    };
+    hops.iter().map(part).sum()
+}
