@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use coordinator::{generate, serve};
+use coordinator::{generate, predict, serve};
 use protocol::{spec::Backend, view::Phase};
 use tracing_subscriber::EnvFilter;
 
@@ -58,8 +58,14 @@ enum Command {
         #[arg(long)]
         log_json: bool,
     },
-    /// Check a run.toml and name every fault in it.
-    Validate { run: PathBuf },
+    /// Check a run.toml and name every fault in it; predict what it comes to on a list of devices.
+    Validate {
+        run: PathBuf,
+        /// Devices to predict for, in TOML: [[device]] with gflops, and if known name, memory_mb, up_mbit, down_mbit,
+        /// round_trip_ms.
+        #[arg(long, value_name = "FILE")]
+        devices: Option<PathBuf>,
+    },
     /// Continue a text with a checkpoint.
     Generate {
         /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
@@ -112,9 +118,14 @@ pub fn run() -> anyhow::Result<()> {
                 memory_bytes: memory.map(|mb| mb.saturating_mul(1_000_000)),
             })
         }
-        Command::Validate { run } => {
+        Command::Validate { run, devices } => {
             let config = serve::load(Some(&run))?;
             println!("{}: no fault found in run {}", run.display(), config.name);
+            if let Some(devices) = devices {
+                let devices = predict::devices::load(&devices)?;
+                let spec = config.run_spec(config.data.tokenizer.usual_vocabulary());
+                print!("{}", predict::report(&spec, config.pipeline.stages, &devices));
+            }
             Ok(())
         }
         Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {

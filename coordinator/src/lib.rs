@@ -7,6 +7,7 @@ pub mod data;
 pub mod generate;
 pub mod pages;
 pub mod plan;
+pub mod predict;
 pub mod run;
 pub mod serve;
 pub mod shell;

@@ -43,10 +43,14 @@ impl Coordinator {
 
     /// Serves the `run.toml` in `folder`, with data in `folder`/data.
     pub async fn start_in(folder: TempDir, arguments: &[&str]) -> Result<Self> {
+        Self::start_at("127.0.0.1:0", folder, arguments).await
+    }
+
+    async fn start_at(listen: &str, folder: TempDir, arguments: &[&str]) -> Result<Self> {
         let mut process = Process::start("cohort serve", &cohort::binary()?, |command| {
             command
                 .args([OsStr::new("serve"), folder.path().join("run.toml").as_os_str()])
-                .args(["--listen", "127.0.0.1:0", "--data-dir"])
+                .args(["--listen", listen, "--data-dir"])
                 .arg(folder.path().join("data"))
                 .args(arguments)
                 .current_dir(folder.path());
@@ -63,9 +67,19 @@ impl Coordinator {
 
     /// A native worker on the CPU. Waiting for the run fails when it ends otherwise than well.
     pub fn start_worker(&self, name: &str) -> Result<()> {
-        let worker = NativeWorker::start(&self.url, name)?;
+        self.start_worker_with(name, &[])
+    }
+
+    /// The same with further arguments for `cohort work`.
+    pub fn start_worker_with(&self, name: &str, arguments: &[&str]) -> Result<()> {
+        let worker = NativeWorker::start(&self.url, name, arguments)?;
         self.workers().push(worker);
         Ok(())
+    }
+
+    /// Names and process numbers of the native workers.
+    pub fn worker_processes(&self) -> Vec<(String, u32)> {
+        self.workers().iter().map(|worker| (worker.name.clone(), worker.process.id())).collect()
     }
 
     /// As many as asked, named `native-1` and so on.
@@ -112,9 +126,21 @@ impl Coordinator {
         self.api.curve().await
     }
 
-    /// Ends the process on the spot and gives its folder, for another start.
-    pub async fn kill(mut self) -> Result<TempDir> {
+    /// Ends the process on the spot, as `kill -9` does, and starts another at the same address that goes on with
+    /// the run. The workers know nothing of it.
+    pub async fn kill_and_resume(mut self) -> Result<Self> {
         self.process.kill().await?;
-        Ok(self.folder)
+        let listen = self.url.trim_start_matches("http://").to_owned();
+        let resumed = Self::start_at(&listen, self.folder, &["--resume"]).await?;
+        *resumed.workers() =
+            std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(resumed)
+    }
+
+    /// Ends a native worker on the spot. Its name is as in [`Coordinator::start_worker`].
+    pub async fn kill_worker(&self, name: &str) -> Result<()> {
+        let at = self.workers().iter().position(|worker| worker.name == name);
+        let mut worker = self.workers().remove(at.with_context(|| format!("no worker is called {name}"))?);
+        worker.process.kill().await
     }
 }

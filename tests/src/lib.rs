@@ -8,6 +8,7 @@ pub mod cohort;
 pub mod coordinator;
 pub mod curves;
 pub mod process;
+pub mod proxy;
 pub mod runs;
 pub mod tab;
 pub mod wait;

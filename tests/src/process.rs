@@ -46,6 +46,11 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, id, lines })
     }
 
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     /// All lines so far, of both streams.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()

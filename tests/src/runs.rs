@@ -17,11 +17,26 @@ pub struct TinyRun {
     pub workers: usize,
     /// Steps between measurements on the held-out split; 0: never.
     pub validate_every: u64,
+    pub snapshot_every: u64,
+    pub lease_seconds: f64,
+    /// f32, f16 or int8.
+    pub wire: &'static str,
 }
 
 impl Default for TinyRun {
     fn default() -> Self {
-        Self { layers: 4, width: 32, tied: false, steps: 50, micro_batches: 4, workers: 1, validate_every: 0 }
+        Self {
+            layers: 4,
+            width: 32,
+            tied: false,
+            steps: 50,
+            micro_batches: 4,
+            workers: 1,
+            validate_every: 0,
+            snapshot_every: 20,
+            lease_seconds: 30.0,
+            wire: "f32",
+        }
     }
 }
 
@@ -29,7 +44,9 @@ impl TinyRun {
     pub fn toml(&self) -> String {
         // A megabyte of real text that lies in this crate.
         let corpus = file_of_this_crate("data/wikitext-2/test.txt");
-        let Self { layers, width, tied, steps, micro_batches, workers, validate_every } = self;
+        let Self { layers, width, tied, steps, micro_batches, workers, .. } = self;
+        let Self { validate_every, snapshot_every, lease_seconds, wire, .. } = self;
+        let heartbeat_seconds = lease_seconds / 6.0;
         format!(
             r#"
 name = "tiny"
@@ -59,7 +76,14 @@ validation_batches = 2
 [pipeline]
 stages = {workers}
 start_with = {workers}
-wire = "f32"
+wire = "{wire}"
+
+[snapshots]
+every = {snapshot_every}
+
+[session]
+heartbeat_seconds = {heartbeat_seconds}
+lease_seconds = {lease_seconds}
 "#,
             corpus.display()
         )

@@ -21,6 +21,11 @@ const PROGRAM: &str = "/worker_loader.js";
 /// How long a worker may take to say goodbye before it is ended without one. It may be deep in a step.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// After a crash the program is started again this soon, ...
+const RESTART: Duration = Duration::from_secs(1);
+/// ... unless it has crashed this often without having done a step.
+const MOST_RESTARTS: u32 = 3;
+
 /// How somebody wants to take part.
 #[derive(Debug, Clone)]
 pub struct Join {
@@ -35,6 +40,10 @@ pub struct Tab {
     worker: StoredValue<Option<Handle>, LocalStorage>,
     /// Counts the workers, so that a deadline of one cannot end the next.
     number: StoredValue<u64>,
+    /// How it was joined last.
+    wish: StoredValue<Option<Join>>,
+    /// Restarts since the last step.
+    restarts: StoredValue<u32>,
 }
 
 /// A running worker and the closures it calls.
@@ -56,12 +65,20 @@ impl Tab {
             session: RwSignal::new(Session::default()),
             worker: StoredValue::new_local(None),
             number: StoredValue::new(0),
+            wish: StoredValue::new(None),
+            restarts: StoredValue::new(0),
         }
     }
 
     /// Starts a worker and takes part. A worker that still runs is ended.
     pub fn join(self, join: Join) {
+        self.restarts.set_value(0);
+        self.start(join);
+    }
+
+    fn start(self, join: Join) {
         self.end();
+        self.wish.set_value(Some(join.clone()));
         self.session.update(|session| *session = session.starting());
         let options = WorkerOptions::new();
         options.set_type(WorkerType::Module);
@@ -93,10 +110,30 @@ impl Tab {
             leptos::logging::warn!("the training program stopped: {words}");
             self.session.update(|session| session.lost_worker(words));
             self.end();
+            self.restart_soon();
         });
         worker.set_onmessage(Some(message.as_ref().unchecked_ref()));
         worker.set_onerror(Some(error.as_ref().unchecked_ref()));
         self.worker.set_value(Some(Handle { worker, _message: message, _error: error }));
+    }
+
+    /// A crash ends one instance of the program, not the wish to take part.
+    fn restart_soon(self) {
+        let crashed = move || self.session.with_untracked(|s| matches!(s.stage, Stage::Crashed(_)));
+        if !crashed() || self.restarts.get_value() >= MOST_RESTARTS {
+            return;
+        }
+        self.restarts.update_value(|restarts| *restarts += 1);
+        let number = self.number.get_value();
+        let restart = move || {
+            if self.number.get_value() == number
+                && crashed()
+                && let Some(wish) = self.wish.get_value()
+            {
+                self.start(wish);
+            }
+        };
+        set_timeout(restart, RESTART);
     }
 
     /// Leaves the run.
@@ -123,6 +160,9 @@ impl Tab {
     }
 
     fn hear(self, event: SessionEvent) {
+        if matches!(event, SessionEvent::Step { .. }) {
+            self.restarts.set_value(0);
+        }
         self.session.update(|session| session.apply(event));
         if self.session.with_untracked(|session| !session.stage.is_active()) {
             self.end();

@@ -104,7 +104,8 @@ pub fn stage(stage: &Stage) -> Words {
         Stage::Crashed(_) => say(
             Bad,
             "The training program crashed",
-            "Nothing of yours is lost and the run goes on without this device. Restarting takes a few seconds.",
+            "Nothing of yours is lost and the run goes on. It starts again by itself in a moment; when it has crashed \
+             three times it waits for the button.",
         ),
         Stage::Unloadable => say(
             Bad,

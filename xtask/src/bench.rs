@@ -31,6 +31,54 @@ pub const SEQUENCES: u32 = 8;
 /// The field of a row that says how long a tab took from opening the page to its first accepted micro-batch.
 pub const JOINED: &str = "seconds_to_first_micro_batch";
 
+/// How full the pipe is with unequal workers over slow links: ours, the planner's optimum, and an even split.
+pub fn pipeline(workspace: &Workspace) -> Result<()> {
+    let rows = program(workspace, "bench_pipeline")?;
+    println!("| split | layers | step | efficiency | optimum of the same plan |");
+    println!("|---|---|---:|---:|---:|");
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64();
+        let percent =
+            |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
+        println!(
+            "| {} | {} | {:.2} s | {} | {} |",
+            row["split"].as_str().unwrap_or("?"),
+            row["layers"],
+            number("median_step_seconds").unwrap_or(f64::NAN),
+            percent(number("efficiency")),
+            percent(number("optimum_efficiency")),
+        );
+    }
+    keep(workspace, "pipeline", rows)
+}
+
+/// The coordinator's relay beside a bare forwarder, with a slow receiver, and with many idle sessions.
+pub fn relay(workspace: &Workspace) -> Result<()> {
+    let rows = program(workspace, "bench_relay")?;
+    for row in &rows {
+        println!("{row}");
+    }
+    keep(workspace, "relay", rows)
+}
+
+/// Runs a program of the package `tests` that measures the coordinator.
+fn program(workspace: &Workspace, name: &str) -> Result<Vec<Value>> {
+    setup::for_building(workspace)?;
+    run::build(workspace)?;
+    let mut command = workspace.cargo();
+    measure(command.args(["run", "--bin", name]).env("COHORT_BIN", workspace.cohort()))
+}
+
+fn keep(workspace: &Workspace, name: &str, rows: Vec<Value>) -> Result<()> {
+    let folder = workspace.target.join("bench");
+    let file = folder.join(format!("{name}.json"));
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&file, format!("{:#}\n", Value::from(rows))))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    println!("written to {}", file.display());
+    Ok(())
+}
+
 /// Tokens per second of one full training step, natively and in Chromium, from the median of several steps.
 pub fn engine(workspace: &Workspace) -> Result<()> {
     setup::for_building(workspace)?;
@@ -53,11 +101,6 @@ pub fn engine(workspace: &Workspace) -> Result<()> {
         .env("CHROMEDRIVER", &browser.driver);
     rows.extend(measure(&mut command)?);
 
-    let folder = workspace.target.join("bench");
-    let file = folder.join("engine.json");
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(&file, format!("{:#}\n", Value::from(rows.clone()))))
-        .with_context(|| format!("cannot write {}", file.display()))?;
     let (joins, steps): (Vec<Value>, Vec<Value>) =
         rows.iter().cloned().partition(|row| !row[JOINED].is_null());
     println!("{}", table(&steps));
@@ -67,8 +110,7 @@ pub fn engine(workspace: &Workspace) -> Result<()> {
             join[JOINED].as_f64().unwrap_or(f64::NAN)
         );
     }
-    println!("written to {}", file.display());
-    Ok(())
+    keep(workspace, "engine", rows)
 }
 
 /// For `engine/examples/bench_step.rs`.

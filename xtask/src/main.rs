@@ -39,6 +39,10 @@ enum Command {
 enum Bench {
     /// Tokens per second of one full training step, natively and in Chromium.
     Engine,
+    /// Efficiency of a pipeline of unequal workers over slow links.
+    Pipeline,
+    /// Speed, added latency and memory of the coordinator's relay.
+    Relay,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,8 @@ fn main() -> ExitCode {
         Command::Run { demo, serve } => run::run(&workspace, demo, &serve),
         Command::Test => test::test(&workspace),
         Command::Bench { what: Bench::Engine } => bench::engine(&workspace),
+        Command::Bench { what: Bench::Pipeline } => bench::pipeline(&workspace),
+        Command::Bench { what: Bench::Relay } => bench::relay(&workspace),
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

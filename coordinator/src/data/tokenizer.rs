@@ -35,6 +35,15 @@ impl TokenizerKind {
             Self::Gpt2 => "gpt2",
         }
     }
+
+    /// V, as far as it is known without the corpus: an English text has about a hundred different characters.
+    pub fn usual_vocabulary(self) -> u32 {
+        match self {
+            Self::Bytes => 256,
+            Self::Characters => 100,
+            Self::Gpt2 => 50_257,
+        }
+    }
 }
 
 /// Why text cannot be encoded or ids decoded.

@@ -137,8 +137,8 @@ impl Plan {
     }
 }
 
-/// Most values of M that are looked at when it is to be chosen, in hops: beyond, the bubble is below 6 %.
-const MOST_FILL: u32 = 16;
+/// Largest M that is looked at when it is to be chosen, in hops: beyond, the bubble is below 3 %.
+const MOST_FILL: u32 = 32;
 /// A larger M must shorten the bubble by this share of the best efficiency to be worth its larger batch.
 const WORTH: f64 = 0.97;
 

@@ -42,7 +42,7 @@ const DRIFT_STEPS: u32 = 3;
 const DRIFT_COST: f64 = 10.0;
 
 /// A spare measures itself again after this long: it may have been throttled, or have recovered.
-const MEASURE_AGAIN: Duration = Duration::from_secs(60);
+const MEASURE_AGAIN: Duration = Duration::from_secs(30);
 
 /// A run that has to discard its work this often without a snapshot in between stops with a reason.
 const MAX_FAULTS: u32 = 3;

@@ -47,6 +47,9 @@ struct Collector {
     bytes: u64,
 }
 
+/// Name, help and value of a gauge that every worker has.
+type OfWorker = (&'static str, &'static str, fn(&WorkerView) -> Option<f64>);
+
 type Written = Result<(), std::fmt::Error>;
 
 impl prometheus_client::collector::Collector for Collector {
@@ -157,7 +160,7 @@ impl Collector {
     }
 
     fn workers(&self, out: &mut DescriptorEncoder<'_>) -> Written {
-        let seconds: [(&str, &str, fn(&WorkerView) -> Option<f64>); 9] = [
+        let seconds: [OfWorker; 9] = [
             ("forward", "Forward passes of the last step", |w| Some(w.timings.forward)),
             ("backward", "Backward passes of the last step", |w| Some(w.timings.backward)),
             ("send", "Encoding and handing over frames in the last step", |w| Some(w.timings.send)),
@@ -171,7 +174,7 @@ impl Collector {
         for (name, help, value) in seconds {
             self.each(out, name, help, Some(&Unit::Seconds), value)?;
         }
-        let bytes: [(&str, &str, fn(&WorkerView) -> Option<f64>); 3] = [
+        let bytes: [OfWorker; 3] = [
             ("memory", "What its program holds", |w| known(w.vitals.memory_bytes)),
             ("memory_limit", "What its stage may take", |w| known(w.memory_bytes)),
             ("stage_memory", "What its stage takes by the plan", |w| known(w.stage_bytes)),

@@ -341,7 +341,7 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
     /// Times frames to the coordinator and back. What else arrives meanwhile is set aside.
     async fn measure_link(&mut self) -> Result<Option<LinkSpeed>, Stop> {
         let clock = &self.host.clock;
-        let mut probe = LinkProbe::new();
+        let mut probe = LinkProbe::begin();
         while let Some(ask) = probe.next(clock.now()) {
             self.send(&Message::Probe(ask), &vec![0; ask.padding as usize]).await?;
             let deadline = clock.sleep(PROBE_SECONDS).fuse();

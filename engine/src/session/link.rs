@@ -36,7 +36,7 @@ pub struct LinkProbe {
 }
 
 impl LinkProbe {
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         Self {
             phase: Phase::RoundTrip { left: ROUND_TRIPS },
             number: 0,
@@ -102,7 +102,7 @@ mod tests {
 
     /// Plays a link of these properties; gives the result and the seconds it took.
     fn play(round_trip: f64, up: f64, down: f64) -> (LinkSpeed, f64) {
-        let mut probe = LinkProbe::new();
+        let mut probe = LinkProbe::begin();
         let mut now = 100.0;
         while let Some(Probe { number, padding, answer }) = probe.next(now) {
             assert!(!probe.answered(number + 1, now), "another number");

@@ -7,8 +7,8 @@ mod connection;
 pub mod devices;
 pub mod host;
 mod kept;
-mod link;
-mod schedule;
+pub mod link;
+pub mod schedule;
 mod transfer;
 mod work;
 
