@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use axum::serve::ListenerExt;
 use engine::learning_rate::LearningRate;
 use tokio::{
     net::TcpListener,
@@ -132,6 +133,12 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let (ended, over) = oneshot::channel();
     let router = shell::router(shared.clone());
     let failed = tokio::spawn(async move {
+        // Nagle's algorithm would hold back the end of a frame for up to a round trip.
+        let listener = listener.tap_io(|socket| {
+            if let Err(e) = socket.set_nodelay(true) {
+                tracing::debug!("a socket keeps Nagle's algorithm: {e}");
+            }
+        });
         let server = axum::serve(listener, router);
         tokio::select! {
             result = actor.run(ended) => result,

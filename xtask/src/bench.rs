@@ -66,7 +66,9 @@ fn program(workspace: &Workspace, name: &str) -> Result<Vec<Value>> {
     setup::for_building(workspace)?;
     run::build(workspace)?;
     let mut command = workspace.cargo();
-    measure(command.args(["run", "--bin", name]).env("COHORT_BIN", workspace.cohort()))
+    // As optimized as the coordinator it is compared with; tests are not.
+    let optimized = ["--config", "profile.dev.package.tests.opt-level=3"];
+    measure(command.args(optimized).args(["run", "--bin", name]).env("COHORT_BIN", workspace.cohort()))
 }
 
 fn keep(workspace: &Workspace, name: &str, rows: Vec<Value>) -> Result<()> {

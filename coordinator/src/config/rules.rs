@@ -236,7 +236,7 @@ fn session(reading: &mut Reading<'_>) -> SessionConfig {
             seconds,
             "from 0.01 to 3600; 30 is usual",
         ),
-        max_workers: reading.count("session.max_workers", 64, 1..=1000),
+        max_workers: reading.count("session.max_workers", 64, 1..=10_000),
     };
     let fields = ["session.lease_seconds", "session.heartbeat_seconds"];
     if reading.sound(&fields) && session.heartbeat_seconds >= session.lease_seconds {

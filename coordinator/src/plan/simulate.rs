@@ -227,8 +227,12 @@ impl Simulation<'_> {
     }
 }
 
-/// The least windows with which the step is within a hundredth of what unlimited ones give; at least as many as
-/// there are hops from a worker's first one to the loss (1F1B), at most M.
+/// A packet that is lost comes this many round trips later, about: that long the others should have work.
+const LATE: f64 = 4.0;
+
+/// The least windows with which the step is within a hundredth of what unlimited ones give, and some more so that a
+/// late frame does not stop everybody; at least as many as there are hops from a worker's first one to the loss
+/// (1F1B), at most M.
 pub fn windows(model: &Model) -> Vec<u32> {
     let least: Vec<u32> = (0..model.links.len())
         .map(|worker| {
@@ -246,7 +250,13 @@ pub fn windows(model: &Model) -> Vec<u32> {
         let middle = low + (high - low) / 2;
         if time(with(middle)) <= 1.01 * best { high = middle } else { low = middle + 1 }
     }
-    with(high)
+    let work = |worker| -> f64 {
+        model.hops.iter().filter(|hop| hop.worker == worker).map(|hop| hop.forward + hop.backward).sum()
+    };
+    let slowest = (0..model.links.len()).map(work).fold(0.0, f64::max);
+    let farthest = model.links.iter().map(|link| link.round_trip).fold(0.0, f64::max);
+    let slack = if slowest > 0.0 { (LATE * farthest / slowest).ceil().min(f64::from(m)) as u32 } else { 0 };
+    with((high + slack).min(m))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use protocol::{
 };
 use tokio::{
     sync::{broadcast, mpsc, watch},
-    time::{MissedTickBehavior, interval},
+    time::{interval, sleep_until},
 };
 
 use super::{Shared, hub::Outgoing};
@@ -34,8 +34,10 @@ use crate::{
 
 /// How often leases are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the pages hear of changes, at most.
+/// How often the pages hear of changes, at most ...
 const VIEW: Duration = Duration::from_millis(250);
+/// ... and this many times as long as it takes to write them down: with thousands of workers that is work.
+const VIEW_COST: u32 = 50;
 
 /// Everything an action may need.
 pub struct Actor {
@@ -68,8 +70,7 @@ impl Actor {
         let mut over = Some(over);
         let mut dirty = true;
         let mut ticks = interval(TICK);
-        let mut views = interval(VIEW);
-        views.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut next_view = tokio::time::Instant::now();
         loop {
             let event = tokio::select! {
                 event = self.events.recv() => match event {
@@ -77,9 +78,11 @@ impl Actor {
                     None => return Ok(()),
                 },
                 _ = ticks.tick() => Event::Tick,
-                _ = views.tick(), if dirty => {
+                () = sleep_until(next_view), if dirty => {
                     dirty = false;
+                    let start = tokio::time::Instant::now();
                     self.publish_view(began.elapsed())?;
+                    next_view = start + VIEW.max(start.elapsed() * VIEW_COST);
                     continue;
                 }
             };

@@ -12,14 +12,11 @@ use axum::body::Bytes;
 use protocol::{message::Message, refusal::Refusal};
 use tokio::sync::{mpsc, watch};
 
+use super::relay_queue::RelayQueue;
 use crate::run::{
     event::WorkerId,
     relay::{Relay, Verdict},
 };
-
-/// Tensor frames that may wait for one worker. When it is full the sender's socket is not read, so its
-/// memory is bounded; it holds more than the windows of two neighbours, so a pipeline never blocks itself.
-pub const RELAY_QUEUE: usize = 32;
 
 /// What a connection's writer is told.
 #[derive(Debug)]
@@ -35,12 +32,13 @@ pub struct Outbox {
     /// The coordinator's own messages. Bounded by the run machine: it sends at most one step ahead.
     pub control: mpsc::UnboundedSender<Outgoing>,
     /// Frames of other workers.
-    pub relay: mpsc::Sender<Bytes>,
+    pub relay: RelayQueue,
 }
 
 #[derive(Debug)]
 pub struct Hub {
-    outboxes: Mutex<HashMap<WorkerId, Outbox>>,
+    /// With each worker's bearer token.
+    outboxes: Mutex<HashMap<WorkerId, (Outbox, String)>>,
     tokens: Mutex<HashMap<String, WorkerId>>,
     relay: Mutex<Relay>,
     connected: watch::Sender<usize>,
@@ -74,16 +72,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Hub {
     pub fn connect(&self, worker: WorkerId, token: String, outbox: Outbox) {
         let mut outboxes = lock(&self.outboxes);
-        outboxes.insert(worker, outbox);
+        outboxes.insert(worker, (outbox, token.clone()));
         self.connected.send_replace(outboxes.len());
         lock(&self.tokens).insert(token, worker);
     }
 
     pub fn disconnect(&self, worker: WorkerId) {
         let mut outboxes = lock(&self.outboxes);
-        outboxes.remove(&worker);
+        let gone = outboxes.remove(&worker);
         self.connected.send_replace(outboxes.len());
-        lock(&self.tokens).retain(|_, w| *w != worker);
+        if let Some((_, token)) = gone {
+            lock(&self.tokens).remove(&token);
+        }
     }
 
     /// Wait until nobody is connected any more.
@@ -98,7 +98,7 @@ impl Hub {
 
     /// Queue a message of the coordinator's own. A worker that is gone gets nothing.
     pub fn send(&self, worker: WorkerId, outgoing: Outgoing) {
-        if let Some(outbox) = lock(&self.outboxes).get(&worker) {
+        if let Some((outbox, _)) = lock(&self.outboxes).get(&worker) {
             let _ = outbox.control.send(outgoing);
         }
     }
@@ -118,7 +118,7 @@ impl Hub {
             Verdict::Forward(worker) => {
                 self.relayed.frames.fetch_add(1, Ordering::Relaxed);
                 self.relayed.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                Ok(lock(&self.outboxes).get(&worker).cloned())
+                Ok(lock(&self.outboxes).get(&worker).map(|(outbox, _)| outbox.clone()))
             }
         }
     }

@@ -6,6 +6,7 @@ mod blobs;
 mod events;
 mod hub;
 mod metrics;
+mod relay_queue;
 mod session;
 
 use std::sync::Arc;

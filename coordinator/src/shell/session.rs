@@ -29,7 +29,8 @@ use tokio::{
 
 use super::{
     Shared,
-    hub::{Outbox, Outgoing, RELAY_QUEUE},
+    hub::{Outbox, Outgoing},
+    relay_queue::{Queued, RelayQueue},
 };
 use crate::{
     run::event::{Event, WorkerId},
@@ -42,6 +43,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(5);
 /// Bytes renew a lease; the run machine need not hear of every frame.
 const HEARD: Duration = Duration::from_secs(1);
+/// Bytes read at a time. Each session holds so much from its first frame on; larger ones are no faster.
+const READ_BUFFER: usize = 16 << 10;
 /// Time for a refusal to leave before the socket is dropped.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -51,6 +54,7 @@ static NEXT_WORKER: AtomicU64 = AtomicU64::new(1);
 pub async fn upgrade(State(shared): State<Arc<Shared>>, socket: WebSocketUpgrade) -> Response {
     socket
         .protocols([SUBPROTOCOL])
+        .read_buffer_size(READ_BUFFER)
         .max_message_size(frame::MAX_FRAME)
         .max_frame_size(frame::MAX_FRAME)
         .on_upgrade(move |socket| serve(shared, socket))
@@ -73,7 +77,7 @@ async fn serve(shared: Arc<Shared>, socket: WebSocket) {
     let worker = WorkerId(NEXT_WORKER.fetch_add(1, Ordering::Relaxed));
     let token = random_token();
     let (control, control_queue) = mpsc::unbounded_channel();
-    let (relay, relay_queue) = mpsc::channel(RELAY_QUEUE);
+    let (relay, relay_queue) = RelayQueue::new();
     shared.hub.connect(worker, token.clone(), Outbox { control, relay: relay.clone() });
     let writer = tokio::spawn(write(sink, control_queue, relay_queue));
     let why = match shared.events.send(Event::Joined { worker, hello, token }).await {
@@ -132,7 +136,7 @@ fn binary(message: Socket) -> Result<Option<Bytes>, Refusal> {
 async fn read(
     shared: &Shared,
     worker: WorkerId,
-    own: &mpsc::Sender<Bytes>,
+    own: &RelayQueue,
     stream: &mut SplitStream<WebSocket>,
 ) -> Result<String, Refusal> {
     let closing = || Ok("the coordinator is going down".to_string());
@@ -159,7 +163,7 @@ async fn read(
             let answer = Message::ProbeAnswer { number, padding: answer };
             let padding = vec![0; answer.padding() as usize];
             // Bounded like relayed frames: who asks for much and reads little is not read.
-            let _ = own.send(frame::encode(&answer, &padding)?.into()).await;
+            own.send(frame::encode(&answer, &padding)?.into()).await;
             continue;
         }
         if message.tensor().is_none() {
@@ -175,7 +179,7 @@ async fn read(
         }
         if let Some(outbox) = shared.hub.admit(worker, &message, bytes.len())? {
             // Waits while the receiver is slow. A receiver that has gone takes nothing.
-            let _ = outbox.relay.send(bytes).await;
+            outbox.relay.send(bytes).await;
         }
     }
 }
@@ -209,7 +213,7 @@ fn round_trip(payload: &[u8]) -> Option<Duration> {
 async fn write(
     mut sink: SplitSink<WebSocket, Socket>,
     mut control: mpsc::UnboundedReceiver<Outgoing>,
-    mut relay: mpsc::Receiver<Bytes>,
+    mut relay: mpsc::Receiver<Queued>,
 ) {
     let mut pings = interval(PING);
     loop {
@@ -220,7 +224,13 @@ async fn write(
                 Some(Outgoing::Close(refusal)) => return refuse(&mut sink, &refusal).await,
                 None => break,
             },
-            Some(bytes) = relay.recv() => Socket::Binary(bytes),
+            Some(queued) = relay.recv() => {
+                // Its room is given back once it is written.
+                if sink.send(Socket::Binary(queued.bytes)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
             _ = pings.tick() => Socket::Ping(Bytes::copy_from_slice(&clock().to_le_bytes())),
         };
         if sink.send(frame).await.is_err() {

@@ -28,12 +28,13 @@ const STEPS: u64 = 3;
 /// Of the even split: after three in a row the planner would notice and mend it.
 const EVEN_STEPS: u64 = 1;
 
-/// 60 ms there and back, 50 Mbit/s, and one frame in a hundred late by the least retransmission timeout of TCP.
+/// 60 ms there and back, 50 Mbit/s, and one frame in a hundred late by a round trip, as when one of its many packets
+/// is lost and sent again once the receiver has complained (fast retransmit).
 const LINK: Link = Link {
     round_trip: Duration::from_millis(60),
     bytes_per_second: 50e6 / 8.0,
     lost_one_in: 100,
-    retransmission: Duration::from_millis(200),
+    retransmission: Duration::from_millis(60),
 };
 
 /// N 1, T 256, d 256 in f16: 131 kB a frame, 21 ms of the link.
