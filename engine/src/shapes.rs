@@ -3,7 +3,7 @@
 //! Names and layouts are those of the state dict of Hugging Face's `GPT2LMHeadModel`: matrices of a layer
 //! are `[inputs, outputs]` (`h @ W + b`), tables and the LM head are `[rows, d]`.
 
-use protocol::spec::{Hop, ModelSpec, Part};
+use protocol::spec::{Hop, ModelSpec, Part, RunSpec};
 
 /// Token table [V, d]; with tied embeddings the LM head too.
 pub const TOKEN_TABLE: &str = "transformer.wte.weight";
@@ -31,6 +31,15 @@ pub const LAYER_SUFFIXES: [&str; 12] = [
     "mlp.c_proj.weight",
     "mlp.c_proj.bias",
 ];
+
+/// Bytes of the largest tensor in f32 that any part of the run needs: a table, a matrix of a layer, a micro-batch's
+/// attention maps, hidden states of the MLP, or logits.
+pub fn largest_buffer(run: &RunSpec) -> u64 {
+    let model = &run.model;
+    let [v, p, d, h] = [model.vocabulary, model.positions, model.width, model.heads].map(u64::from);
+    let [n, t] = [run.sequences, run.context].map(u64::from);
+    4 * [v.max(p) * d, 4 * d * d, n * h * t * t, n * t * 4 * d, n * t * v].into_iter().max().unwrap_or(0)
+}
 
 /// How a parameter starts.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -86,8 +86,9 @@ fn vitals() -> Vitals {
 }
 
 fn candidates(wanted: Option<Backend>, threads: u32) -> Vec<Candidate> {
-    let cpu = Candidate { backend: Backend::Cpu, description: format!("CPU, {threads} threads") };
-    let gpu = Candidate { backend: Backend::WebGpu, description: "GPU through wgpu".into() };
+    let candidate = |backend, description| Candidate { backend, description, largest_buffer: None };
+    let cpu = candidate(Backend::Cpu, format!("CPU, {threads} threads"));
+    let gpu = candidate(Backend::WebGpu, "GPU through wgpu".into());
     match wanted {
         Some(Backend::Cpu) => vec![cpu],
         Some(Backend::WebGpu) => vec![gpu],

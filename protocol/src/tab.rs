@@ -24,6 +24,8 @@ pub enum Command {
         backend: Option<Backend>,
         /// Use WebGPU even where a software adapter provides it.
         allow_software_gpu: bool,
+        /// Bytes that a stage may take; None: as the device suggests.
+        memory_bytes: Option<u64>,
     },
     /// Leave the run.
     Leave,
@@ -41,6 +43,8 @@ pub struct BackendFinding {
     pub unusable: Option<String>,
     /// A graphics adapter that the processor simulates: it works, for those who insist.
     pub software: bool,
+    /// Bytes of the largest buffer that it takes; None: memory is the limit.
+    pub largest_buffer: Option<u64>,
 }
 
 /// Web Worker to page: what happens in the session.

@@ -5,8 +5,9 @@ use futures::{SinkExt, StreamExt};
 use protocol::{
     SUBPROTOCOL, VERSION,
     frame::{self, MAX_FRAME},
-    message::{Hello, Message, WorkerKind},
+    message::{Address, Hello, Message, Pass, TensorFrame, WorkerKind},
     refusal::Refusal,
+    tensor::encode_floats,
 };
 use tests::{Coordinator, alone, runs::TinyRun};
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
@@ -123,6 +124,17 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         ensure!(!refusal.to_string().is_empty(), "{what}: refused without words");
     }
 
+    // A tensor for a plan in which it has no part.
+    let run = &before.run;
+    let shape = [run.sequences, run.context, run.model.width];
+    let values = vec![0.0; shape.iter().product::<u32>() as usize];
+    let (tensor, payload) = encode_floats(&values, &shape, run.wire)?;
+    let to = Address { epoch: before.epoch, step: before.step, pass: Pass::Train { micro_batch: 0 }, hop: 1 };
+    let activation = frame::encode(&Message::Activation(TensorFrame { to, tensor }), &payload)?;
+    let messages = vec![bytes(&hello(VERSION))?, raw(activation)];
+    let refusal = refused(&coordinator, "a stage of somebody else", messages).await?;
+    ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "a stage of somebody else: {refusal:?}");
+
     for hello in [Some(bytes(&hello(VERSION))?), None] {
         let after_hello = hello.is_some();
         let refusal = refused_by_length(&coordinator, hello).await;
@@ -135,5 +147,13 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     let after = coordinator.wait_for_run("further steps", |run| run.step > before.step + 1).await?;
     ensure!(after.epoch == before.epoch, "the plan changed from {} to {}", before.epoch, after.epoch);
     ensure!(after.workers.len() == 1, "{:#?}", after.workers);
+    // All are counted.
+    let counted: Vec<(&str, u64)> = after.refusals.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    let expected =
+        [("malformed", 4), ("not_in_plan", 1), ("oversized", 2), ("unexpected", 2), ("version", 2)];
+    ensure!(counted == expected, "{counted:?}");
+    let (_, metrics) = coordinator.api.text("/metrics").await?;
+    let line = "cohort_refusals_total{reason=\"not_in_plan\"} 1";
+    ensure!(metrics.lines().any(|l| l == line), "{line} is missing in\n{metrics}");
     Ok(())
 }

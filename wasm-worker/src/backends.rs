@@ -19,6 +19,7 @@ pub async fn find() -> Vec<BackendFinding> {
         device: format!("processor with {threads} threads, of which the tab uses one"),
         unusable: None,
         software: false,
+        largest_buffer: None,
     };
     vec![webgpu().await, cpu]
 }
@@ -29,6 +30,7 @@ async fn webgpu() -> BackendFinding {
         device,
         unusable: unusable.map(Into::into),
         software: unusable == Some(SOFTWARE),
+        largest_buffer: None,
     };
     let none = || "no graphics adapter".to_string();
     let Some(gpu) = js::get(&js::navigator(), "gpu") else {
@@ -60,5 +62,13 @@ async fn webgpu() -> BackendFinding {
     }
     let fallback = |object: &JsValue| js::get(object, "isFallbackAdapter").is_some_and(|v| v.is_truthy());
     let software = info.as_ref().is_some_and(fallback) || fallback(&adapter);
-    finding(name, software.then_some(SOFTWARE))
+    let limits = js::get(&adapter, "limits");
+    let limit = |name| limits.as_ref().and_then(|l| js::get(l, name)).and_then(|v| v.as_f64());
+    // A kernel sees a buffer through a binding, so the smaller of the two counts.
+    let largest_buffer = ["maxBufferSize", "maxStorageBufferBindingSize"]
+        .into_iter()
+        .filter_map(limit)
+        .map(|bytes| bytes as u64)
+        .min();
+    BackendFinding { largest_buffer, ..finding(name, software.then_some(SOFTWARE)) }
 }

@@ -62,7 +62,7 @@ fn main() {
 
 fn obey(command: Command) {
     match command {
-        Command::Join { session_url, origin, name, backend, allow_software_gpu } => {
+        Command::Join { session_url, origin, name, backend, allow_software_gpu, memory_bytes } => {
             let (sender, leave) = Leave::new();
             LEAVE.with_borrow_mut(|slot| *slot = Some(sender));
             spawn_local(async move {
@@ -84,7 +84,7 @@ fn obey(command: Command) {
                     kind: WorkerKind::Browser,
                     name: protocol::limits::shorten(&name, protocol::limits::NAME),
                 };
-                let devices = Devices::new(candidates, 1, memory());
+                let devices = Devices::new(candidates, 1, memory_bytes.unwrap_or_else(memory));
                 session::run(&host, hello, devices, leave).await;
             });
         }
@@ -119,7 +119,11 @@ fn candidates(
                     return Err(format!("{why}. Open the link without `backend=` to train on the processor"));
                 }
             }
-            _ => candidates.push(Candidate { backend: finding.backend, description: finding.device }),
+            _ => candidates.push(Candidate {
+                backend: finding.backend,
+                description: finding.device,
+                largest_buffer: finding.largest_buffer,
+            }),
         }
     }
     Ok(candidates)

@@ -32,6 +32,8 @@ pub struct Join {
     pub name: String,
     pub backend: Option<Backend>,
     pub allow_software_gpu: bool,
+    /// Bytes that its part may take; None: as the device suggests.
+    pub memory_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +93,7 @@ impl Tab {
             name: join.name,
             backend: join.backend,
             allow_software_gpu: join.allow_software_gpu,
+            memory_bytes: join.memory_bytes,
         };
         // A message sent before the worker listens would be lost, so the worker speaks first: it tells what it
         // found on this device, and that is the sign to send the order.

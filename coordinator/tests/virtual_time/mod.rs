@@ -407,7 +407,8 @@ impl Computer {
                     kind: WorkerKind::Native,
                     name: "virtual".into(),
                 };
-                let cpu = Candidate { backend: Backend::Cpu, description: "CPU".into() };
+                let cpu =
+                    Candidate { backend: Backend::Cpu, description: "CPU".into(), largest_buffer: None };
                 let (_ask, leave) = Leave::new();
                 match session::run(&host, hello, Devices::new(vec![cpu], 1, 0), leave).await {
                     session::End::Refused(_) => {

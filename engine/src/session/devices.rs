@@ -6,7 +6,7 @@ use protocol::{
     spec::{Backend, RunSpec},
 };
 
-use crate::{Device, device, profile};
+use crate::{Device, device, profile, shapes};
 
 /// Seconds the self-benchmark of one backend may take.
 const BUDGET_SECONDS: f64 = 2.0;
@@ -22,6 +22,8 @@ pub struct Candidate {
     pub backend: Backend,
     /// Adapter or processor, for people to read.
     pub description: String,
+    /// Bytes of the largest buffer that it takes; None: memory is the limit.
+    pub largest_buffer: Option<u64>,
 }
 
 /// The backends of this device. Each is opened once and kept: a second WebGPU setup is an error.
@@ -95,6 +97,15 @@ async fn first(
     run: &RunSpec,
     now: &impl Fn() -> f64,
 ) -> Result<(profile::Measured, Device), String> {
+    let needed = shapes::largest_buffer(run);
+    if let Some(largest) = candidate.largest_buffer.filter(|largest| *largest < needed) {
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        return Err(format!(
+            "this run needs a buffer of {} MiB, and it takes at most {}",
+            mib(needed),
+            mib(largest)
+        ));
+    }
     let device = match opened {
         Some(device) => device.clone(),
         None => device::open(candidate.backend).await.map_err(|e| e.to_string())?,
@@ -117,4 +128,31 @@ async fn measure(
     }
     measured.head_seconds = measured.head_seconds.max(LEAST_SECONDS);
     Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::stage::tests::run;
+
+    fn candidate(largest_buffer: Option<u64>) -> Candidate {
+        Candidate { backend: Backend::Cpu, description: "test".into(), largest_buffer }
+    }
+
+    #[test]
+    fn a_backend_whose_buffers_are_too_small_is_passed_over_and_named() {
+        let ticks = std::cell::Cell::new(0.0);
+        let now = || {
+            ticks.set(ticks.get() + 1.0);
+            ticks.get()
+        };
+        let mut devices = Devices::new(vec![candidate(Some(64)), candidate(None)], 1, 0);
+        let (profile, _) = block_on(devices.fastest(&run(), now)).unwrap();
+        assert_eq!(profile.device, "test");
+        let mut devices = Devices::new(vec![candidate(Some(64))], 1, 0);
+        let words = block_on(devices.fastest(&run(), now)).unwrap_err();
+        assert_eq!(words, "Cpu: this run needs a buffer of 1 MiB, and it takes at most 1");
+    }
 }

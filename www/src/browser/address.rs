@@ -30,7 +30,7 @@ pub fn is_loopback() -> bool {
     host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "[::1]"
 }
 
-/// What a link may ask for: `?join=1&backend=cpu&name=Ada&software-gpu=1`.
+/// What a link may ask for: `?join=1&backend=cpu&name=Ada&memory=500&software-gpu=1`.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
     /// Join without waiting for the button.
@@ -39,6 +39,8 @@ pub struct Wishes {
     pub name: Option<String>,
     /// Use WebGPU even where it is only software; for tests.
     pub software_gpu: bool,
+    /// Bytes that this device's part may take; written in megabytes.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Wishes {
@@ -55,6 +57,11 @@ impl Wishes {
             },
             name: query.get("name").filter(|name| !name.trim().is_empty()),
             software_gpu: on("software-gpu"),
+            memory_bytes: query
+                .get("memory")
+                .and_then(|megabytes| megabytes.parse::<u64>().ok())
+                .filter(|megabytes| *megabytes > 0)
+                .map(|megabytes| megabytes.saturating_mul(1_000_000)),
         }
     }
 }

@@ -54,7 +54,12 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
     let join = move || {
         let typed = name::tidy(&called.get_untracked());
         let called = if typed.is_empty() { default_name.clone() } else { typed };
-        tab.join(Join { name: called, backend: wishes.backend, allow_software_gpu: wishes.software_gpu });
+        tab.join(Join {
+            name: called,
+            backend: wishes.backend,
+            allow_software_gpu: wishes.software_gpu,
+            memory_bytes: wishes.memory_bytes,
+        });
     };
     if automatic {
         join();
