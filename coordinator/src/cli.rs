@@ -25,7 +25,7 @@ enum Command {
         /// Address to listen on; port 0 takes a free one.
         #[arg(long, default_value = "127.0.0.1:8080")]
         listen: SocketAddr,
-        /// Folder for everything the run keeps [default: cohort-data/<name of the run>].
+        /// Folder for everything the run keeps [default: cohort-data/<name of the run>, for the default run numbered].
         #[arg(long)]
         data_dir: Option<PathBuf>,
         /// Go on with the run in the data directory from its last snapshot.
@@ -106,7 +106,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Serve { run, listen, data_dir, resume, start_with, exit_when_over, log_json } => {
             log(log_json);
             let config = serve::load(run.as_deref())?;
-            let options = serve::Options { listen, data_dir, resume, start_with };
+            let options = serve::Options { listen, data_dir, numbered: run.is_none(), resume, start_with };
             tokio::runtime::Runtime::new()?.block_on(serve_until_end(config, options, exit_when_over))
         }
         Command::Work { url, backend, name, memory, log_json } => {

@@ -33,6 +33,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// None: `cohort-data/<name of the run>`.
     pub data_dir: Option<PathBuf>,
+    /// The run without a file, of which there may be several: without a folder of its own each gets a number.
+    pub numbered: bool,
     pub resume: bool,
     pub start_with: Option<u32>,
 }
@@ -79,7 +81,10 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         )
     })?;
     let address = listener.local_addr()?;
-    let root = options.data_dir.unwrap_or_else(|| Path::new("cohort-data").join(&config.name));
+    let root = options.data_dir.clone().unwrap_or_else(|| {
+        let base = Path::new("cohort-data");
+        if options.numbered { numbered(base, &config.name, options.resume) } else { base.join(&config.name) }
+    });
     let data_dir = DataDir::open(&root, &config, options.resume)?;
     let dataset = prepare(&config, &data_dir).await?;
     let training = &config.training;
@@ -148,6 +153,16 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     Ok(Serving { address, organizer_token: organizer, data_dir: root, over, failed, shared })
 }
 
+/// `NAME`, `NAME-2`, `NAME-3`...: the first that is free, or to resume the last that is not.
+fn numbered(base: &Path, name: &str, resume: bool) -> PathBuf {
+    let folder = |number: u32| match number {
+        1 => base.join(name),
+        number => base.join(format!("{name}-{number}")),
+    };
+    let free = (1..u32::MAX).find(|number| !folder(*number).exists()).unwrap_or(u32::MAX);
+    folder(if resume { free.saturating_sub(1).max(1) } else { free })
+}
+
 async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Dataset> {
     let (data, tokens) = (config.data.clone(), data_dir.tokens());
     let dataset = tokio::task::spawn_blocking(move || {
@@ -189,5 +204,24 @@ fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) -> S
         corpus: dataset.corpus.clone(),
         tokenizer: config.data.tokenizer.name().to_string(),
         train_tokens: dataset.tokens.train_tokens(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_a_file_get_numbers_and_the_last_is_resumed() {
+        let base = tempfile::tempdir().unwrap();
+        let name = |resume| {
+            let folder = numbered(base.path(), "run", resume);
+            folder.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!((name(false), name(true)), ("run".into(), "run".into()));
+        std::fs::create_dir(base.path().join("run")).unwrap();
+        assert_eq!((name(false), name(true)), ("run-2".into(), "run".into()));
+        std::fs::create_dir(base.path().join("run-2")).unwrap();
+        assert_eq!((name(false), name(true)), ("run-3".into(), "run-2".into()));
     }
 }

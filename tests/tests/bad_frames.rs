@@ -50,7 +50,7 @@ async fn refusal(socket: &mut Socket) -> Result<Refusal> {
             None | Some(Err(_)) | Some(Ok(tungstenite::Message::Close(_))) => break,
             Some(Ok(tungstenite::Message::Binary(bytes))) => match frame::decode(&bytes)?.message {
                 Message::Refuse(refusal) => refused = Some(refusal),
-                Message::Welcome(_) | Message::Benchmark => {}
+                Message::Welcome(_) | Message::Benchmark | Message::SnapshotKept { .. } => {}
                 other => bail!("{} instead of a refusal", other.name()),
             },
             Some(Ok(_)) => {}
@@ -124,16 +124,17 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         ensure!(!refusal.to_string().is_empty(), "{what}: refused without words");
     }
 
-    // A tensor for a plan in which it has no part.
+    // A tensor of a plan that does not exist; an older one would be passed over in silence.
     let run = &before.run;
     let shape = [run.sequences, run.context, run.model.width];
     let values = vec![0.0; shape.iter().product::<u32>() as usize];
     let (tensor, payload) = encode_floats(&values, &shape, run.wire)?;
-    let to = Address { epoch: before.epoch, step: before.step, pass: Pass::Train { micro_batch: 0 }, hop: 1 };
+    let to =
+        Address { epoch: before.epoch + 1, step: before.step, pass: Pass::Train { micro_batch: 0 }, hop: 1 };
     let activation = frame::encode(&Message::Activation(TensorFrame { to, tensor }), &payload)?;
     let messages = vec![bytes(&hello(VERSION))?, raw(activation)];
-    let refusal = refused(&coordinator, "a stage of somebody else", messages).await?;
-    ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "a stage of somebody else: {refusal:?}");
+    let refusal = refused(&coordinator, "a tensor of no plan", messages).await?;
+    ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "a tensor of no plan: {refusal:?}");
 
     for hello in [Some(bytes(&hello(VERSION))?), None] {
         let after_hello = hello.is_some();
