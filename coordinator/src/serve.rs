@@ -200,6 +200,7 @@ fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) -> S
         snapshot_every: config.snapshots.every,
         heartbeat: config.session.heartbeat(),
         lease: config.session.lease(),
+        step_deadline: config.session.step_deadline(),
         max_workers: config.session.max_workers,
         corpus: dataset.corpus.clone(),
         tokenizer: config.data.tokenizer.name().to_string(),

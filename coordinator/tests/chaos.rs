@@ -64,6 +64,7 @@ fn settings() -> Settings {
         snapshot_every: 2,
         heartbeat: Duration::from_secs(5),
         lease: Duration::from_secs(30),
+        step_deadline: Duration::from_secs(300),
         max_workers: 16,
         corpus: "text".into(),
         tokenizer: "bytes".into(),
@@ -102,10 +103,10 @@ fn schedule(seed: u64, carried: u64) -> (u64, Vec<Disturbance>) {
         random % bound
     };
     let workers = 1 + draw(4);
-    let mut garbled = 0;
+    let mut faults = 0;
     let disturbances = (0..draw(7))
         .map(|_| {
-            let what = match draw(16) {
+            let what = match draw(17) {
                 0..=3 => What::Join,
                 4..=6 => What::Kill,
                 7..=8 => What::Cut,
@@ -114,9 +115,13 @@ fn schedule(seed: u64, carried: u64) -> (u64, Vec<Disturbance>) {
                 11 => What::Double,
                 12 => What::Swap,
                 // The run gives up after three faults between two snapshots, which is tested elsewhere.
-                13 if garbled < 2 => {
-                    garbled += 1;
+                13 if faults < 2 => {
+                    faults += 1;
                     What::Garble
+                }
+                14 if faults < 2 => {
+                    faults += 1;
+                    What::Lose
                 }
                 _ => What::KillCoordinator(draw(8) as u32),
             };

@@ -67,6 +67,7 @@ fn settings(steps: u64, stages: Stages, start_with: u32) -> Settings {
         snapshot_every: 3,
         heartbeat: Duration::from_secs(5),
         lease: LEASE,
+        step_deadline: Duration::from_secs(600),
         max_workers: 8,
         corpus: "text".into(),
         tokenizer: "bytes".into(),
@@ -540,6 +541,27 @@ fn the_run_is_full_at_its_limit_and_over_after_its_end() {
     over.settle();
     let late = over.join(1.0);
     assert_eq!(over.closed, [(late, Refusal::RunOver)]);
+}
+
+#[test]
+fn a_step_of_which_nothing_is_heard_is_done_again() {
+    let mut world = World::new(settings(6, Stages::Auto, 1), None);
+    let worker = world.join(1.0);
+    while !matches!(world.said.front(), Some((_, Message::StepReport(_)))) {
+        assert!(world.happen(0));
+    }
+    // Its report is lost on the way; its heart goes on beating.
+    world.said.pop_front();
+    let hung = world.machine.view(world.now).epoch;
+    for _ in 0..61 {
+        world.now += Duration::from_secs(10);
+        world.handle(Event::Said { worker, message: Message::Heartbeat });
+        world.handle(Event::Tick);
+    }
+    assert!(world.machine.view(world.now).epoch > hung);
+    world.settle();
+    assert_eq!(world.phase(), Phase::Finished);
+    assert_eq!(final_history(&world), expected(6));
 }
 
 #[test]

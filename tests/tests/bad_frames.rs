@@ -154,7 +154,13 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         [("malformed", 4), ("not_in_plan", 1), ("oversized", 2), ("unexpected", 2), ("version", 2)];
     ensure!(counted == expected, "{counted:?}");
     let (_, metrics) = coordinator.api.text("/metrics").await?;
-    let line = "cohort_refusals_total{reason=\"not_in_plan\"} 1";
-    ensure!(metrics.lines().any(|l| l == line), "{line} is missing in\n{metrics}");
+    for start in [
+        "cohort_refusals_total{reason=\"not_in_plan\"} 1",
+        "cohort_pipeline_efficiency_ratio ",
+        "cohort_worker_backward_seconds{worker=\"1\",name=\"polite\"} ",
+        "cohort_worker_memory_bytes{worker=\"1\",name=\"polite\"} ",
+    ] {
+        ensure!(metrics.lines().any(|line| line.starts_with(start)), "`{start}` is missing in\n{metrics}");
+    }
     Ok(())
 }

@@ -44,7 +44,7 @@ const KNOWN: [Known; 7] = [
     ),
     ("pipeline", &["stages", "wire", "recompute", "start_with"]),
     ("snapshots", &["every", "keep", "moments"]),
-    ("session", &["heartbeat_seconds", "lease_seconds", "max_workers"]),
+    ("session", &["heartbeat_seconds", "lease_seconds", "step_deadline_seconds", "max_workers"]),
 ];
 
 /// Steps beyond which a number is surely a slip.
@@ -236,8 +236,22 @@ fn session(reading: &mut Reading<'_>) -> SessionConfig {
             seconds,
             "from 0.01 to 3600; 30 is usual",
         ),
+        step_deadline_seconds: reading.number(
+            "session.step_deadline_seconds",
+            7200.0,
+            |x| (0.01..=86_400.0).contains(&x),
+            "from 0.01 to 86400; 7200 is usual, less where a step takes seconds",
+        ),
         max_workers: reading.count("session.max_workers", 64, 1..=10_000),
     };
+    let fields = ["session.step_deadline_seconds", "session.lease_seconds"];
+    if reading.sound(&fields) && session.lease_seconds >= session.step_deadline_seconds {
+        let message = format!(
+            "a step would be given up after {} s, before a lease of {} s ends; make it several leases long",
+            session.step_deadline_seconds, session.lease_seconds
+        );
+        reading.fault_between(&fields, message);
+    }
     let fields = ["session.lease_seconds", "session.heartbeat_seconds"];
     if reading.sound(&fields) && session.heartbeat_seconds >= session.lease_seconds {
         let message = format!(

@@ -151,6 +151,9 @@ pub struct SessionConfig {
     pub heartbeat_seconds: f64,
     /// A worker not heard from for this long has vanished.
     pub lease_seconds: f64,
+    /// A plan of which nothing has been heard for this long is given up, and the steps since the last snapshot are
+    /// done again.
+    pub step_deadline_seconds: f64,
     /// Workers connected at a time.
     pub max_workers: u32,
 }
@@ -158,6 +161,10 @@ pub struct SessionConfig {
 impl SessionConfig {
     pub fn heartbeat(&self) -> Duration {
         Duration::from_secs_f64(self.heartbeat_seconds)
+    }
+
+    pub fn step_deadline(&self) -> Duration {
+        Duration::from_secs_f64(self.step_deadline_seconds)
     }
 
     pub fn lease(&self) -> Duration {

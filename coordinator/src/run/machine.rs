@@ -66,6 +66,8 @@ pub struct Settings {
     pub snapshot_every: u64,
     pub heartbeat: Duration,
     pub lease: Duration,
+    /// A plan of which nothing has been heard for this long is given up.
+    pub step_deadline: Duration,
     pub max_workers: u32,
     pub corpus: String,
     pub tokenizer: String,
@@ -106,6 +108,10 @@ pub struct Machine {
     stopping: bool,
     /// Why a new plan is to be made at the next boundary.
     replan: Option<String>,
+    /// When something last came of the plan in force: a stage loaded, a report, a part of a snapshot.
+    progressed: Duration,
+    /// The time of the event in hand.
+    now: Duration,
     /// Steps in a row after which another plan would have been clearly better.
     drifting: u32,
     /// The first plan has been made: `start_with` no longer matters.
@@ -144,6 +150,8 @@ impl Machine {
             paused: false,
             stopping: false,
             replan: None,
+            progressed: Duration::ZERO,
+            now: Duration::ZERO,
             drifting: 0,
             started: false,
             over: None,
@@ -165,6 +173,7 @@ impl Machine {
     /// Take an event in, give the actions out that follow from it.
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         let mut out = Vec::new();
+        self.now = now;
         match event {
             Event::Joined { worker, hello, token } => self.joined(now, worker, hello, token, &mut out),
             Event::Said { worker, message } => {
@@ -190,6 +199,7 @@ impl Machine {
                     self.close(worker, Refusal::LeaseEnded { seconds }, &mut out);
                 }
                 self.measure_spares(now, &mut out);
+                self.give_up_what_hangs(&mut out);
             }
         }
         out
@@ -350,6 +360,15 @@ impl Machine {
         }
     }
 
+    /// A message that got lost, or a stage that hangs while its heart beats, must not stop a run for ever.
+    fn give_up_what_hangs(&mut self, out: &mut Vec<Action>) {
+        let waits = self.in_force.is_some() && self.phase != Phase::Paused;
+        if waits && self.now.saturating_sub(self.progressed) > self.settings.step_deadline {
+            let seconds = self.settings.step_deadline.as_secs();
+            self.take_back(format!("nothing came of the plan for {seconds} s"), out);
+        }
+    }
+
     /// Turn a worker away and go on without it.
     fn close(&mut self, worker: WorkerId, refusal: Refusal, out: &mut Vec<Action>) {
         let words = refusal.to_string();
@@ -445,6 +464,7 @@ impl Machine {
             return;
         }
         ready.insert(worker);
+        self.progressed = self.now;
         if ready.len() == plan.stages.len() {
             self.boundary(now, out);
         }
@@ -464,7 +484,10 @@ impl Machine {
         };
         let losses = if plan.last() == Some(worker) { micro_batches } else { 0 };
         match step.report(worker, report, losses) {
-            Ok(()) => self.advance(now, out),
+            Ok(()) => {
+                self.progressed = self.now;
+                self.advance(now, out);
+            }
             Err(e) => {
                 let refusal = Refusal::NotInPlan { message: "StepReport".into(), detail: e.to_string() };
                 self.close(worker, refusal, out);
@@ -498,6 +521,7 @@ impl Machine {
             self.close(worker, Refusal::NotInPlan { message: "ValidationReport".into(), detail }, out);
             return;
         }
+        self.progressed = self.now;
         if let Some(loss) = step.validation_loss() {
             let steps_done = step.step;
             self.validation_loss = Some(loss);
@@ -519,6 +543,7 @@ impl Machine {
         if !collecting.part(worker, part.steps_done, part.blob) {
             return;
         }
+        self.progressed = self.now;
         let run = &self.settings.run;
         if let Some(manifest) =
             collecting.complete(self.epoch, &run.model, run.micro_batches, &in_force.plan.stages)
@@ -533,6 +558,7 @@ impl Machine {
         let Some(manifest) = self.committing.take_if(|m| m.steps_done == steps_done) else { return };
         self.snapshot = Some(Manifest { state: state.clone(), ..manifest });
         self.faults = 0;
+        self.progressed = self.now;
         out.push(Action::Record(Record::SnapshotCommitted { steps_done, state }));
         out.push(Action::Prune { accepted: steps_done });
         for worker in self.roster.ids() {
@@ -693,6 +719,7 @@ impl Machine {
         self.started = true;
         self.replan = None;
         self.drifting = 0;
+        self.progressed = self.now;
         self.collecting = None;
         self.settings.run.micro_batches = plan.micro_batches;
         let relay = Relay::new(
@@ -825,6 +852,7 @@ impl Machine {
     }
 
     fn open_step(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.progressed = self.now;
         let step = self.steps_done;
         let validation = if self.pending_point.is_some() { self.settings.validation_batches } else { 0 };
         let training = step < self.settings.steps;
@@ -892,9 +920,14 @@ impl Machine {
         let wanted = due(self.settings.snapshot_every) || last || self.stopping || self.paused || replan;
         // One snapshot at a time; but what the run waits for replaces one that is still on its way.
         let must = last || self.stopping || replan;
-        let snapshot = wanted && (must || (self.collecting.is_none() && self.committing.is_none()));
+        // One that never became whole does not count as on its way.
+        let collecting = self
+            .collecting
+            .as_ref()
+            .is_some_and(|c| now.saturating_sub(c.since) <= self.settings.step_deadline);
+        let snapshot = wanted && (must || (!collecting && self.committing.is_none()));
         if snapshot {
-            self.collecting = Some(Collecting::new(self.steps_done, workers.iter().copied()));
+            self.collecting = Some(Collecting::new(self.steps_done, now, workers.iter().copied()));
         }
         let apply = Apply {
             epoch: self.epoch,

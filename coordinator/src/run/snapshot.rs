@@ -1,7 +1,7 @@
 //! A consistent cut of all weights and optimizer state: collected from the stages, then described by a
 //! manifest that is written last.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use protocol::{
     blob::BlobRef,
@@ -61,12 +61,14 @@ impl Manifest {
 #[derive(Debug, Clone)]
 pub struct Collecting {
     pub steps_done: u64,
+    /// When it was asked for.
+    pub since: Duration,
     parts: BTreeMap<WorkerId, Option<BlobRef>>,
 }
 
 impl Collecting {
-    pub fn new(steps_done: u64, workers: impl IntoIterator<Item = WorkerId>) -> Self {
-        Self { steps_done, parts: workers.into_iter().map(|w| (w, None)).collect() }
+    pub fn new(steps_done: u64, since: Duration, workers: impl IntoIterator<Item = WorkerId>) -> Self {
+        Self { steps_done, since, parts: workers.into_iter().map(|w| (w, None)).collect() }
     }
 
     /// Note a part. True when it is one we waited for.

@@ -78,7 +78,7 @@ impl Collector {
         let per_second = Unit::Other("tokens_per_second".into());
         let nats = Unit::Other("nats".into());
         let steps = Unit::Other("steps".into());
-        let ratio = Unit::Ratios;
+        let ratio = unit_of_ratios();
         gauge(
             out,
             "cohort_run_done",
@@ -189,7 +189,7 @@ impl Collector {
             out,
             "pace",
             "How many times as long its steps take as measured",
-            Some(&Unit::Ratios),
+            Some(&unit_of_ratios()),
             |w| Some(w.pace),
         )?;
         self.each(
@@ -232,6 +232,11 @@ impl Collector {
         }
         Ok(())
     }
+}
+
+/// In the singular, as Prometheus' own names have it.
+fn unit_of_ratios() -> Unit {
+    Unit::Other("ratio".into())
 }
 
 fn known(bytes: u64) -> Option<f64> {

@@ -65,6 +65,8 @@ pub enum What {
     Swap,
     /// A bit of a worker's next tensor flips.
     Garble,
+    /// A worker's next frame is lost, and nobody notices.
+    Lose,
     /// The coordinator is killed, and started again after this many seconds.
     KillCoordinator(u32),
 }
@@ -103,6 +105,7 @@ struct Connection {
     held_until: f64,
     double: bool,
     garble: bool,
+    lose: bool,
     swap: bool,
     /// Waits to be overtaken.
     swapped: Option<Vec<u8>>,
@@ -195,6 +198,9 @@ impl World {
         if tensor && std::mem::take(&mut connection.garble) {
             let last = bytes.len() - 1;
             bytes[last] ^= 4;
+        }
+        if std::mem::take(&mut connection.lose) {
+            return true;
         }
         let mut out = Vec::new();
         if let Some(before) = connection.swapped.take() {
@@ -547,6 +553,7 @@ impl Computer {
                         What::Double => connection.double = true,
                         What::Swap => connection.swap = true,
                         What::Garble => connection.garble = true,
+                        What::Lose => connection.lose = true,
                         _ => {}
                     }
                 }
