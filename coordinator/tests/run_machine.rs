@@ -377,6 +377,25 @@ fn a_newcomer_takes_over_layers_at_the_next_step_without_a_step_lost_or_repeated
 }
 
 #[test]
+fn a_newcomer_that_leaves_at_once_moves_nothing() {
+    let mut world = World::new(settings(9, Stages::Auto, 1), None);
+    world.join(1.0);
+    for _ in 0..12 {
+        world.happen(0);
+    }
+    let newcomer = world.join(1.0);
+    while world.said.iter().any(|(worker, _)| *worker == newcomer) {
+        let at = world.said.iter().position(|(worker, _)| *worker == newcomer).unwrap();
+        let (worker, message) = world.said.remove(at).unwrap();
+        world.handle(Event::Said { worker, message });
+    }
+    world.leave(newcomer);
+    world.settle();
+    assert_eq!(world.phase(), Phase::Finished);
+    assert_eq!(world.plans.len(), 1, "{:?}", world.plans);
+}
+
+#[test]
 fn a_much_slower_newcomer_is_kept_as_a_spare() {
     let mut world = World::new(settings(6, Stages::Auto, 1), None);
     world.join(1.0);

@@ -822,12 +822,14 @@ impl Machine {
             }
         } else if let Some(why) = self.replan.clone() {
             if self.saved() {
-                match plan::make(&self.settings.run, self.settings.stages, &self.roster.measured()) {
-                    Ok(plan) => self.put_in_force(plan, why, out),
-                    Err(_) => {
-                        self.replan = None;
-                        self.open_step(now, out);
-                    }
+                self.replan = None;
+                // Whoever made it worth while may have left meanwhile.
+                let plan = self.better_by(REPLAN_GAIN).and_then(|_| {
+                    plan::make(&self.settings.run, self.settings.stages, &self.roster.measured()).ok()
+                });
+                match plan {
+                    Some(plan) => self.put_in_force(plan, why, out),
+                    None => self.boundary(now, out),
                 }
             } else if self.collecting.is_some() || self.committing.is_some() {
                 self.hold("saving the weights before the model is split anew", out);
