@@ -2,12 +2,15 @@
 //!
 //! Decisions live in [`run`] and [`plan`], which know no clock, socket or disk; [`shell`] does the IO.
 
+pub mod block_mode;
 pub mod config;
 pub mod data;
 pub mod generate;
+pub mod mode;
 pub mod pages;
 pub mod plan;
 pub mod predict;
+pub mod rounds;
 pub mod run;
 pub mod serve;
 pub mod shell;

@@ -15,10 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    config::{ConfigFault, RunConfig},
+    block_mode,
+    config::{ConfigFault, ModeName, RunConfig},
     data::Dataset,
-    run::machine::{Machine, Settings},
-    shell::{self, Actor, BlobStore, Ending, Shared},
+    mode::Mode,
+    run::{self, machine::Settings},
+    shell::{self, Actor, BlobStore, Ending, Rounds, RoundsSetup, Shared},
     storage::{data_dir::DataDir, event_log::EventLog, snapshots},
 };
 
@@ -71,7 +73,10 @@ fn lines(faults: &[ConfigFault]) -> String {
 /// Start a coordinator. Blocks on tokenising; answers requests on the current runtime when it returns.
 pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Serving> {
     if let Some(start_with) = options.start_with {
-        config.pipeline.start_with = start_with;
+        match config.mode {
+            ModeName::Pipeline => config.pipeline.start_with = start_with,
+            ModeName::Block => config.rounds.start_with = start_with,
+        }
     }
     // The port first: whoever loses it should not have tokenised a corpus before.
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
@@ -95,19 +100,30 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         _ => Some(dataset.validation_windows(shape)?),
     };
     let settings = settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
-    let manifest = match options.resume {
-        true => snapshots::list(&data_dir.snapshots())?.pop(),
-        false => None,
-    };
     let tokenizer = dataset.tokenizer.save();
     let log = EventLog::open(&data_dir.event_log())?;
     let organizer = data_dir.organizer_token()?;
-    // A stage's part is at most the whole model with both moments, and some text.
-    let largest_blob = 12 * crate::plan::parameters(&settings.run.model) + (1 << 20);
+    // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
+    let largest_blob = 12 * numbers(&settings.run) + (1 << 20);
     let blobs = BlobStore::in_folder(&data_dir.blobs(), largest_blob)?;
     data_dir.note_run(&config, &tokenizer)?;
 
-    let machine = Machine::new(settings, manifest);
+    let mut keeper = None;
+    let machine = match config.mode {
+        ModeName::Pipeline => {
+            let manifest = match options.resume {
+                true => snapshots::list(&data_dir.snapshots())?.pop(),
+                false => None,
+            };
+            Mode::Pipeline(Box::new(run::machine::Machine::new(settings, manifest)))
+        }
+        ModeName::Block => {
+            let (machine, kept) =
+                block_mode::prepare(&config, settings, &blobs, &data_dir, options.resume).await?;
+            keeper = Some(kept);
+            Mode::Blocks(Box::new(machine))
+        }
+    };
     let (events, queue) = mpsc::channel(EVENT_QUEUE);
     let (view, views) = watch::channel(serde_json::to_string(&machine.view(std::time::Duration::ZERO))?);
     let (curve, curves) = watch::channel(Arc::new(machine.curve().to_vec()));
@@ -121,6 +137,22 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         blobs,
         organizer: organizer.clone(),
     });
+    let rounds = match keeper {
+        Some(keeper) => {
+            let setup = RoundsSetup {
+                data_dir: data_dir.clone(),
+                tokenizer: tokenizer.clone(),
+                keep: config.snapshots.keep as usize,
+                seed: training.seed,
+                draws: config.rounds.draws,
+                local_steps: config.rounds.local_steps,
+                steps: training.steps,
+                slots: config.session.max_workers,
+            };
+            Some(Rounds::start(keeper, setup, shared.clone())?)
+        }
+        None => None,
+    };
     let actor = Actor {
         machine,
         shared: shared.clone(),
@@ -131,6 +163,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         data_dir,
         keep: config.snapshots.keep as usize,
         tokenizer,
+        rounds,
         view,
         curve,
         points,
@@ -181,14 +214,22 @@ async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Datas
     Ok(dataset)
 }
 
-fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) -> Settings {
+/// Numbers in the whole model.
+fn numbers(run: &protocol::spec::RunSpec) -> u64 {
+    block_mode::numbers(run).unwrap_or_else(|| crate::plan::parameters(&run.model))
+}
+
+pub(crate) fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) -> Settings {
     let training = &config.training;
     Settings {
         run: config.run_spec(dataset.tokenizer.vocabulary()),
         steps: training.steps,
         seed: training.seed,
         stages: config.pipeline.stages,
-        start_with: config.pipeline.start_with,
+        start_with: match config.mode {
+            ModeName::Pipeline => config.pipeline.start_with,
+            ModeName::Block => config.rounds.start_with,
+        },
         learning_rate: LearningRate {
             peak: training.learning_rate,
             floor: training.final_learning_rate,

@@ -53,6 +53,7 @@ fn settings() -> Settings {
             recompute: false,
             wire: Encoding::F32,
             moments: Moments::Full,
+            blocks: None,
         },
         steps: 7,
         seed: 5,

@@ -39,6 +39,7 @@ fn relay() -> Relay {
         recompute: false,
         wire: Encoding::F16,
         moments: Moments::Full,
+        blocks: None,
     };
     let mut relay = Relay::new(4, vec![A, B, C], run, 1);
     relay.open_step(7);

@@ -56,6 +56,7 @@ fn settings(steps: u64, stages: Stages, start_with: u32) -> Settings {
             recompute: false,
             wire: Encoding::F32,
             moments: Moments::Full,
+            blocks: None,
         },
         steps,
         seed: 1,
@@ -172,6 +173,10 @@ impl World {
             Action::Prune { accepted } => {
                 assert_eq!(self.machine.snapshot().map(|m| m.steps_done), Some(accepted));
             }
+            Action::SendWindows { .. }
+            | Action::CheckDelta { .. }
+            | Action::Average { .. }
+            | Action::Evaluate { .. } => panic!("an action of block mode"),
             Action::Record(Record::PlanMade { why, .. }) => self.plans.push(why),
             Action::Record(_) => {}
             Action::Point(point) => {

@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             recompute: false,
             wire: Encoding::F32,
             moments: Moments::Full,
+            blocks: None,
         };
         let began = Instant::now();
         let now = || began.elapsed().as_secs_f64();

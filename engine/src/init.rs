@@ -11,12 +11,13 @@ pub fn draw(parameter: &ParameterShape, seed: u64) -> Vec<f32> {
     match parameter.start {
         Start::Zeros => vec![0.0; parameter.len()],
         Start::Ones => vec![1.0; parameter.len()],
+        Start::Constant(value) => vec![value as f32; parameter.len()],
         Start::Normal(deviation) => normal(stream(seed, &parameter.name), deviation, parameter.len()),
     }
 }
 
 /// The key of a parameter's own stream of numbers.
-fn stream(seed: u64, name: &str) -> u64 {
+pub(crate) fn stream(seed: u64, name: &str) -> u64 {
     // FNV-1a over the name: names are few and short, the mixing does the rest.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -41,7 +42,7 @@ pub(crate) fn unit(bits: u64) -> f64 {
 }
 
 /// Normal numbers by Box and Muller; each pair of numbers costs one pair of draws.
-fn normal(stream: u64, deviation: f64, len: usize) -> Vec<f32> {
+pub(crate) fn normal(stream: u64, deviation: f64, len: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(len + 1);
     for pair in 0..len.div_ceil(2) as u64 {
         let radius = deviation * libm::sqrt(-2.0 * libm::log(unit(random(stream, 2 * pair))));

@@ -4,6 +4,8 @@
 //! through this crate's own kernels, or WebGPU, through burn. Everything that may read from a device is async,
 //! because a browser cannot block on a GPU.
 
+pub mod aggregate;
+pub mod block;
 pub mod checkpoint;
 pub mod device;
 pub mod generate;

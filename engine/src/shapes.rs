@@ -48,6 +48,8 @@ pub enum Start {
     Ones,
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
+    /// This number everywhere.
+    Constant(f64),
 }
 
 /// One parameter of the model.

@@ -30,6 +30,24 @@ pub fn report(event: SessionEvent) {
             Some(loss) => tracing::info!("step {step}, loss {loss:.4}"),
             None => tracing::info!("step {step}"),
         },
+        // One line a round is enough.
+        SessionEvent::BlockLoading { .. } => {}
+        SessionEvent::LocalStep { round, block, step, steps, cross_entropy } if step == steps => {
+            tracing::info!("round {}, block {block}: local cross-entropy {cross_entropy:.4}", round + 1);
+        }
+        SessionEvent::LocalStep { .. } => {}
+        SessionEvent::DeltaSent { round, timings, .. } => tracing::info!(
+            "round {}: sent; {:.2} s computing, {:.2} s fetching, {:.2} s sending",
+            round + 1,
+            timings.busy(),
+            timings.receive,
+            timings.send
+        ),
+        SessionEvent::Judged { round, refused: None } => tracing::info!("round {}: accepted", round + 1),
+        SessionEvent::Judged { round, refused: Some(words) } => {
+            tracing::warn!("round {}: not taken: {words}", round + 1);
+        }
+        SessionEvent::Evaluating { round } => tracing::info!("measuring the weights after round {round}"),
         SessionEvent::Reconnecting { in_seconds, reason } => {
             tracing::warn!("{reason}; trying again in {in_seconds} s");
         }

@@ -3,6 +3,8 @@
 //! No IO and no tensor library; builds natively and for wasm32.
 
 pub mod blob;
+pub mod delta;
+pub mod evaluation;
 pub mod frame;
 pub mod limits;
 pub mod message;

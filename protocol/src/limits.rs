@@ -3,7 +3,11 @@
 //! A header that keeps these limits fits into [`crate::frame::MAX_HEADER`] in every message.
 
 use crate::{
-    message::{Fault, Hello, Message, Probe, Profile, StepReport, Welcome},
+    evaluation::Scores,
+    message::{
+        DeltaReady, Evaluate, Evaluated, Fault, Hello, Judged, Message, Probe, Profile, Round, StepReport,
+        Welcome,
+    },
     refusal::Refusal,
     spec::{Assignment, RunSpec, WeightSource},
 };
@@ -22,8 +26,12 @@ pub const LOSSES: usize = 4096;
 pub const PROBE: usize = 4 << 20;
 /// Hops of one assignment.
 pub const HOPS: usize = 1024;
-/// Blobs of one assignment.
+/// Blobs of one assignment or evaluation.
 pub const BLOBS: usize = 1024;
+/// Local steps of a worker in one round.
+pub const LOCAL_STEPS: usize = 4096;
+/// Blocks of a model, each with its scores.
+pub const BLOCKS: usize = 1024;
 
 /// A text or list of a message is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +89,7 @@ impl Message {
                     recompute: _,
                     wire: _,
                     moments: _,
+                    blocks: _,
                 } = run;
                 text("Welcome.run.name", name, NAME)
             }
@@ -110,6 +119,48 @@ impl Message {
             }
             Message::ProbeAnswer { number: _, padding } => {
                 at_most("ProbeAnswer.padding", *padding as usize, PROBE, "bytes")
+            }
+            Message::Round(Round {
+                round: _,
+                block: _,
+                base: _,
+                table: _,
+                seed: _,
+                learning_rates,
+                fresh: _,
+                deadline_ms: _,
+            }) => list("Round.learning_rates", learning_rates, LOCAL_STEPS),
+            Message::DeltaReady(DeltaReady {
+                round: _,
+                block: _,
+                blob: _,
+                loss: _,
+                cross_entropy: _,
+                timings: _,
+                vitals: _,
+            }) => Ok(()),
+            Message::Judged(Judged { round: _, refused }) => match refused {
+                Some(words) => text("Judged.refused", words, SENTENCE),
+                None => Ok(()),
+            },
+            Message::Evaluate(Evaluate { round: _, batch: _, blocks, table: _, seed: _, draws: _ }) => {
+                list("Evaluate.blocks", blocks, BLOBS)
+            }
+            Message::Evaluated(Evaluated { round: _, batch: _, scores }) => {
+                let Scores {
+                    one_draw: _,
+                    draws: _,
+                    many_draws: _,
+                    from_zero: _,
+                    chain,
+                    alone,
+                    local,
+                    scrambled,
+                } = scores;
+                list("Evaluated.chain", chain, BLOCKS)?;
+                list("Evaluated.alone", alone, BLOCKS)?;
+                list("Evaluated.local", local, BLOCKS)?;
+                list("Evaluated.scrambled", scrambled, BLOCKS)
             }
             Message::Ready { epoch: _ }
             | Message::ValidationReport(_)

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blob::BlobRef,
+    evaluation::Scores,
     refusal::Refusal,
     spec::{Assignment, Backend, RunSpec},
     tensor::TensorMeta,
@@ -223,6 +224,72 @@ pub enum DrainReason {
     Stopped,
 }
 
+/// A worker's part in a round of block mode: train one block on the windows that follow in Tokens [H, N, T + 1],
+/// whose address carries the round as its epoch and the block as its hop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Number of the round; also the version of the weights it starts from.
+    pub round: u64,
+    pub block: u32,
+    /// The block's own weights.
+    pub base: BlobRef,
+    /// The table that all blocks share.
+    pub table: BlobRef,
+    /// Key of the noise: with it, the windows and the weights, anybody can do the same work again.
+    pub seed: u64,
+    /// Learning rate of each of the H local steps.
+    pub learning_rates: Vec<f64>,
+    /// Start AdamW's moments anew; false keeps those of the last round.
+    pub fresh: bool,
+    /// A delta later than this, from now, will not be taken.
+    pub deadline_ms: u64,
+}
+
+/// What a worker learned in a round lies in the coordinator's store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeltaReady {
+    pub round: u64,
+    pub block: u32,
+    pub blob: BlobRef,
+    /// Mean of the weighted loss over the local steps.
+    pub loss: f32,
+    /// Mean of the cross-entropy over the local steps, in nats; leaky, as the target is in the noisy input.
+    pub cross_entropy: f32,
+    pub timings: Timings,
+    pub vitals: Vitals,
+}
+
+/// What became of a worker's delta.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    pub round: u64,
+    /// None: accepted. Else why not, in words; at most 512 characters.
+    pub refused: Option<String>,
+}
+
+/// Measure the whole model on one batch of held-out windows, which follow in Tokens [N, T + 1].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evaluate {
+    /// Rounds the weights have seen.
+    pub round: u64,
+    pub batch: u32,
+    /// One per block, in order.
+    pub blocks: Vec<BlobRef>,
+    pub table: BlobRef,
+    /// Key of the noise.
+    pub seed: u64,
+    /// K of the scores with several draws.
+    pub draws: u32,
+}
+
+/// Scores of one batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    pub round: u64,
+    pub batch: u32,
+    pub scores: Scores,
+}
+
 /// The welcome of the coordinator: who you are, what is trained, how to stay alive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
@@ -291,6 +358,18 @@ pub enum Message {
     SnapshotKept {
         steps_done: u64,
     },
+
+    // Block mode.
+    /// Coordinator to worker.
+    Round(Round),
+    /// Worker to coordinator.
+    DeltaReady(DeltaReady),
+    /// Coordinator to worker.
+    Judged(Judged),
+    /// Coordinator to worker.
+    Evaluate(Evaluate),
+    /// Worker to coordinator.
+    Evaluated(Evaluated),
 }
 
 /// Who may send a message.
@@ -315,7 +394,9 @@ impl Message {
             | Pausing
             | Leaving { .. }
             | Fault(_)
-            | Probe(_) => Sender::Worker,
+            | Probe(_)
+            | DeltaReady(_)
+            | Evaluated(_) => Sender::Worker,
             Activation(_) | Gradient(_) => Sender::Either,
             Welcome(_)
             | Benchmark
@@ -327,7 +408,10 @@ impl Message {
             | Drain { .. }
             | Refuse(_)
             | ProbeAnswer { .. }
-            | SnapshotKept { .. } => Sender::Coordinator,
+            | SnapshotKept { .. }
+            | Round(_)
+            | Judged(_)
+            | Evaluate(_) => Sender::Coordinator,
         }
     }
 
@@ -377,6 +461,11 @@ impl Message {
             Probe(_) => "Probe",
             ProbeAnswer { .. } => "ProbeAnswer",
             SnapshotKept { .. } => "SnapshotKept",
+            Round(_) => "Round",
+            DeltaReady(_) => "DeltaReady",
+            Judged(_) => "Judged",
+            Evaluate(_) => "Evaluate",
+            Evaluated(_) => "Evaluated",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{blob::BlobRef, tensor::Encoding};
+use crate::{blob::BlobRef, delta::DeltaEncoding, tensor::Encoding};
 
 /// Where a worker computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,6 +61,26 @@ pub struct RunSpec {
     pub wire: Encoding,
     /// What snapshots keep of AdamW's moments.
     pub moments: Moments,
+    /// None in pipeline mode.
+    pub blocks: Option<BlockSpec>,
+}
+
+/// Block mode: the model's layers in B denoisers, each trained on noise of its own range.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockSpec {
+    /// B; divides the model's layers.
+    pub count: u32,
+    /// Ends of the whole range of sigma, the standard deviation of the noise.
+    pub sigma_min: f64,
+    pub sigma_max: f64,
+    /// Mean and standard deviation of ln(sigma), by which the range is cut into blocks.
+    pub p_mean: f64,
+    pub p_std: f64,
+    /// How far a block's training range reaches into its neighbours': by the factor (hi / lo)^gamma at either end.
+    pub gamma: f64,
+    /// Encoding of what workers send back.
+    pub delta: DeltaEncoding,
 }
 
 /// What a snapshot keeps of the optimizer's state.

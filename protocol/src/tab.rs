@@ -88,6 +88,39 @@ pub enum SessionEvent {
         bytes_sent: u64,
         bytes_received: u64,
     },
+    /// Block mode: fetching the weights of a block for a round.
+    BlockLoading {
+        round: u64,
+        block: u32,
+    },
+    /// Block mode: a local step is done.
+    LocalStep {
+        round: u64,
+        block: u32,
+        /// Of so many.
+        step: u32,
+        steps: u32,
+        /// Cross-entropy of the step in nats; leaky, as the target is in the noisy input.
+        cross_entropy: f64,
+    },
+    /// Block mode: the delta of a round has been sent.
+    DeltaSent {
+        round: u64,
+        block: u32,
+        timings: Timings,
+        /// Bytes sent and received since the session began.
+        bytes_sent: u64,
+        bytes_received: u64,
+    },
+    /// Block mode: what became of a delta; None: accepted, else why not.
+    Judged {
+        round: u64,
+        refused: Option<String>,
+    },
+    /// Block mode: measuring the whole model on held-out text.
+    Evaluating {
+        round: u64,
+    },
     /// The connection was lost; another try follows.
     Reconnecting {
         in_seconds: f64,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    evaluation::Scores,
     message::{LinkSpeed, Timings, Vitals, WorkerKind},
     spec::{Backend, Hop, RunSpec},
 };
@@ -61,10 +62,72 @@ pub struct WorkerView {
     pub timings: Timings,
     /// Micro-batches of finished steps this worker took part in.
     pub accepted_micro_batches: u64,
+    /// In block mode: what it works on and what came of it.
+    pub replica: Option<ReplicaView>,
     /// Round trip of the last ping, in milliseconds; None before the first answer.
     pub rtt_ms: Option<f64>,
     /// Seconds since anything was heard from it.
     pub silent_seconds: f64,
+}
+
+/// A worker of block mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaView {
+    /// None while it stands by.
+    pub block: Option<u32>,
+    pub accepted: u64,
+    pub refused: u64,
+    /// Rounds that ended without its delta.
+    pub missed: u64,
+    /// Bytes of the last round that brought a delta, to the worker and from it.
+    pub bytes_down: u64,
+    pub bytes_up: u64,
+    /// Seconds from the opening of that round to its delta.
+    pub round_seconds: Option<f64>,
+}
+
+/// One block of a run in block mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockView {
+    /// Ends of its own range of sigma.
+    pub sigma_min: f64,
+    pub sigma_max: f64,
+    /// Workers at it in the round under way.
+    pub replicas: u32,
+    /// Deltas that are in.
+    pub arrived: u32,
+    /// Rounds that changed it.
+    pub updates: u64,
+    /// Mean local cross-entropy of its last accepted deltas, in nats; leaky.
+    pub local_cross_entropy: Option<f64>,
+}
+
+/// A run in block mode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundsView {
+    /// Rounds done, of this many.
+    pub round: u64,
+    pub rounds: u64,
+    /// Local steps of a round.
+    pub local_steps: u32,
+    pub blocks: Vec<BlockView>,
+    /// Seconds that the round under way may take.
+    pub deadline_seconds: f64,
+    /// Accepted deltas over assigned replicas, in the last round.
+    pub participation: Option<f64>,
+    /// Mean of it over all rounds.
+    pub mean_participation: Option<f64>,
+    /// Seconds of the last round.
+    pub round_seconds: Option<f64>,
+    /// Deltas accepted and refused.
+    pub accepted: u64,
+    pub refused: u64,
+    /// Bytes to workers and from them, for accepted deltas.
+    pub bytes_down: u64,
+    pub bytes_up: u64,
+    pub aggregator: String,
+    /// The newest evaluation, after so many rounds.
+    pub evaluation: Option<(u64, Scores)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,6 +164,8 @@ pub struct RunView {
     pub snapshot_step: Option<u64>,
     /// Hash of all weights and moments in that snapshot, the same however the model is split.
     pub snapshot_state: Option<String>,
+    /// None in pipeline mode.
+    pub rounds: Option<RoundsView>,
     /// Frames, reports and workers turned away, by reason.
     pub refusals: std::collections::BTreeMap<String, u64>,
     pub workers: Vec<WorkerView>,
@@ -116,4 +181,8 @@ pub struct CurvePoint {
     pub validation_loss: Option<f64>,
     pub learning_rate: f64,
     pub tokens_per_second: f64,
+    /// In block mode, where it was measured: `validation_loss` is its one draw from noise.
+    pub evaluation: Option<Scores>,
+    /// In block mode: accepted deltas over assigned replicas.
+    pub participation: Option<f64>,
 }

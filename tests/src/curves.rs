@@ -32,6 +32,8 @@ mod tests {
             validation_loss: None,
             learning_rate: 0.0,
             tokens_per_second: 0.0,
+            evaluation: None,
+            participation: None,
         };
         (1..).zip(losses).map(point).collect()
     }

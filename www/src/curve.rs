@@ -42,7 +42,15 @@ mod tests {
     use super::*;
 
     fn point(step: u64, train_loss: f64) -> CurvePoint {
-        CurvePoint { step, train_loss, validation_loss: None, learning_rate: 0.1, tokens_per_second: 1.0 }
+        CurvePoint {
+            step,
+            train_loss,
+            validation_loss: None,
+            learning_rate: 0.1,
+            tokens_per_second: 1.0,
+            evaluation: None,
+            participation: None,
+        }
     }
 
     #[test]

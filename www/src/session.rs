@@ -151,6 +151,11 @@ impl Session {
             SessionEvent::Refused { words } => self.end(Stage::Refused(words)),
             SessionEvent::Failed { words } => self.end(Stage::Failed(words)),
             SessionEvent::Left => self.end(Stage::Left),
+            SessionEvent::BlockLoading { .. }
+            | SessionEvent::LocalStep { .. }
+            | SessionEvent::DeltaSent { .. }
+            | SessionEvent::Judged { .. }
+            | SessionEvent::Evaluating { .. } => {}
             // The page never asks for it.
             SessionEvent::Benched { .. } => {}
         }

@@ -2,6 +2,7 @@
 //!
 //! Reading it finds all faults at once, each with its line, its field and what to do about it.
 
+mod block_rules;
 pub mod fault;
 mod read;
 mod rules;
@@ -9,7 +10,7 @@ pub mod types;
 
 use std::path::Path;
 
-use protocol::spec::{ModelSpec, OptimizerSpec, RunSpec};
+use protocol::spec::{BlockSpec, ModelSpec, OptimizerSpec, RunSpec};
 
 use crate::data::corpus::Source;
 pub use fault::ConfigFault;
@@ -100,6 +101,15 @@ impl RunConfig {
             recompute: pipeline.recompute,
             wire: pipeline.wire,
             moments: self.snapshots.moments,
+            blocks: (self.mode == ModeName::Block).then(|| BlockSpec {
+                count: self.blocks.count,
+                sigma_min: self.blocks.sigma_min,
+                sigma_max: self.blocks.sigma_max,
+                p_mean: self.blocks.p_mean,
+                p_std: self.blocks.p_std,
+                gamma: self.blocks.gamma,
+                delta: self.rounds.encoding(),
+            }),
         }
     }
 }

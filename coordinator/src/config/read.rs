@@ -62,6 +62,11 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Whether the file has this field; only once it has been asked for.
+    pub fn is_written(&self, field: &str) -> bool {
+        self.written.contains_key(field)
+    }
+
     /// Whether none of the fields has a fault: only then is it of use to compare them.
     pub fn sound(&self, fields: &[&str]) -> bool {
         fields.iter().all(|f| !self.faulty.contains(*f))

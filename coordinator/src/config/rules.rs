@@ -10,6 +10,7 @@ use protocol::{
 use toml::de::DeValue;
 
 use super::{
+    block_rules,
     read::{Known, Reading},
     types::*,
 };
@@ -18,8 +19,8 @@ use crate::{
     plan::Stages,
 };
 
-const KNOWN: [Known; 7] = [
-    ("", &["name"]),
+const KNOWN: [Known; 9] = [
+    ("", &["name", "mode"]),
     ("model", &["preset", "layers", "width", "heads", "context", "tie_embeddings"]),
     ("data", &["source", "tokenizer", "tokenizer_files", "validation_fraction"]),
     (
@@ -43,6 +44,31 @@ const KNOWN: [Known; 7] = [
         ],
     ),
     ("pipeline", &["stages", "wire", "recompute", "start_with"]),
+    ("blocks", &["count", "sigma_min", "sigma_max", "p_mean", "p_std", "gamma"]),
+    (
+        "rounds",
+        &[
+            "local_steps",
+            "start_with",
+            "delta",
+            "top_k_per_mille",
+            "aggregator",
+            "trim",
+            "clip_radius",
+            "clip_iterations",
+            "outer",
+            "outer_learning_rate",
+            "outer_momentum",
+            "deadline",
+            "target_participation",
+            "least_participation",
+            "longest_seconds",
+            "moments",
+            "norm_limit",
+            "evaluate_by",
+            "draws",
+        ],
+    ),
     ("snapshots", &["every", "keep", "moments"]),
     ("session", &["heartbeat_seconds", "lease_seconds", "step_deadline_seconds", "max_workers"]),
 ];
@@ -61,11 +87,18 @@ pub fn config(reading: &mut Reading<'_>) -> RunConfig {
             Err("must be 1 to 64 letters, digits, `_`, `-` and `.`, and not begin with `.`".to_owned())
         }
     });
+    let mode = reading.choice(
+        "mode",
+        ModeName::Pipeline,
+        &[("pipeline", ModeName::Pipeline), ("block", ModeName::Block)],
+    );
     let model = model(reading);
     let data = data(reading);
     let training = training(reading, &model);
     let session = session(reading);
-    let pipeline = pipeline(reading, &model, &session);
+    let pipeline = pipeline(reading, &model, &session, mode);
+    let blocks = block_rules::blocks(reading, &model, mode);
+    let rounds = block_rules::rounds(reading, &blocks, &session, mode);
     let snapshots = snapshots(reading);
     check_sizes(reading, &model, &training);
     if reading.sound(&["data.validation_fraction", "training.validate_every"])
@@ -79,7 +112,7 @@ pub fn config(reading: &mut Reading<'_>) -> RunConfig {
                 .to_owned(),
         );
     }
-    RunConfig { name, model, data, training, pipeline, snapshots, session }
+    RunConfig { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session }
 }
 
 fn model(reading: &mut Reading<'_>) -> ModelConfig {
@@ -264,7 +297,12 @@ fn session(reading: &mut Reading<'_>) -> SessionConfig {
     session
 }
 
-fn pipeline(reading: &mut Reading<'_>, model: &ModelConfig, session: &SessionConfig) -> PipelineConfig {
+fn pipeline(
+    reading: &mut Reading<'_>,
+    model: &ModelConfig,
+    session: &SessionConfig,
+    mode: ModeName,
+) -> PipelineConfig {
     let stages = reading.take("pipeline.stages", Stages::Auto, |value| match value {
         DeValue::String(s) if s == "auto" => Ok(Stages::Auto),
         DeValue::Integer(i) => match u32::from_str_radix(i.as_str(), i.radix()) {
@@ -287,6 +325,16 @@ fn pipeline(reading: &mut Reading<'_>, model: &ModelConfig, session: &SessionCon
         recompute: reading.boolean("pipeline.recompute", false),
         start_with: reading.count("pipeline.start_with", at_least, 1..=1000),
     };
+    if mode == ModeName::Block {
+        for section in ["pipeline.stages", "pipeline.start_with", "pipeline.wire", "pipeline.recompute"] {
+            if reading.is_written(section) {
+                let message =
+                    "is of pipeline mode; leave it out, or set mode = \"pipeline\" (block mode has [rounds])";
+                reading.fault(section, message.to_owned());
+            }
+        }
+        return pipeline;
+    }
     if reading.sound(&["pipeline.stages", "model.layers"]) && at_least > model.layers {
         let message = format!(
             "{at_least} stages need at least one layer each, but the model has {}; lower pipeline.stages or raise \

@@ -2,12 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use protocol::{spec::Moments, tensor::Encoding};
+use engine::aggregate::{Aggregator, OuterStep};
+use protocol::{delta::DeltaEncoding, spec::Moments, tensor::Encoding};
 use serde::{Serialize, Serializer};
 
 use crate::{
     data::{corpus::Source, tokenizer::TokenizerKind, windows::WindowShape},
     plan::Stages,
+    rounds::{deadline::DeadlinePolicy, evaluation::Evaluator, keeper::Rules},
 };
 
 /// A checked `run.toml`.
@@ -15,12 +17,169 @@ use crate::{
 pub struct RunConfig {
     /// 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: String,
+    pub mode: ModeName,
     pub model: ModelConfig,
     pub data: DataConfig,
     pub training: TrainingConfig,
     pub pipeline: PipelineConfig,
+    pub blocks: BlocksConfig,
+    pub rounds: RoundsConfig,
     pub snapshots: SnapshotConfig,
     pub session: SessionConfig,
+}
+
+/// `mode`: how the model is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModeName {
+    /// A GPT-2 cut into stages.
+    Pipeline,
+    /// Denoising blocks, trained apart and averaged in rounds.
+    Block,
+}
+
+/// `[blocks]`: the model of block mode, whose layers are `model.layers` in `count` blocks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BlocksConfig {
+    /// B; divides `model.layers`.
+    pub count: u32,
+    pub sigma_min: f64,
+    pub sigma_max: f64,
+    /// Mean and standard deviation of ln(sigma).
+    pub p_mean: f64,
+    pub p_std: f64,
+    /// How far a block's training range reaches into its neighbours'.
+    pub gamma: f64,
+}
+
+/// `[rounds]`: how block mode trains.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RoundsConfig {
+    /// H, local steps of a worker in a round.
+    pub local_steps: u32,
+    /// Measured workers to wait for before the first round.
+    pub start_with: u32,
+    /// Encoding of what workers send back.
+    pub delta: DeltaName,
+    /// Share of the numbers that `delta = "topk"` sends, in thousandths.
+    pub top_k_per_mille: u32,
+    pub aggregator: AggregatorName,
+    /// Contributions that `trimmed_mean` drops at either end.
+    pub trim: u32,
+    /// Radius of `centred_clip`; None: the median length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_radius: Option<f64>,
+    pub clip_iterations: u32,
+    pub outer: OuterName,
+    pub outer_learning_rate: f64,
+    pub outer_momentum: f64,
+    /// Seconds that a round may take; None: learned from arrivals.
+    #[serde(serialize_with = "seconds_or_adaptive")]
+    pub deadline: Option<f64>,
+    /// Of an adaptive deadline: the share of the replicas that should arrive in time, ...
+    pub target_participation: f64,
+    /// ... the share below which a round goes on past its deadline, ...
+    pub least_participation: f64,
+    /// ... and for how many seconds at most.
+    pub longest_seconds: f64,
+    pub moments: MomentsName,
+    /// A delta may be this many times as long as the typical one of its block; 0: any length.
+    pub norm_limit: f64,
+    pub evaluate_by: Evaluator,
+    /// K, draws of the scores with several.
+    pub draws: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeltaName {
+    F32,
+    F16,
+    Int8,
+    TopK,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AggregatorName {
+    Mean,
+    ClipToMedianNorm,
+    TrimmedMean,
+    Median,
+    CentredClip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OuterName {
+    Mean,
+    Nesterov,
+}
+
+/// What becomes of AdamW's moments between two rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MomentsName {
+    /// They stay on the worker while it has the block.
+    Kept,
+    /// Every round begins without: any replica's round can be done again from the published weights alone.
+    Fresh,
+}
+
+impl RoundsConfig {
+    pub fn encoding(&self) -> DeltaEncoding {
+        match self.delta {
+            DeltaName::F32 => DeltaEncoding::F32,
+            DeltaName::F16 => DeltaEncoding::F16,
+            DeltaName::Int8 => DeltaEncoding::Int8,
+            DeltaName::TopK => DeltaEncoding::TopK { per_mille: self.top_k_per_mille },
+        }
+    }
+
+    pub fn aggregator(&self) -> Aggregator {
+        match self.aggregator {
+            AggregatorName::Mean => Aggregator::Mean,
+            AggregatorName::ClipToMedianNorm => Aggregator::ClipToMedianNorm,
+            AggregatorName::TrimmedMean => Aggregator::TrimmedMean { trim: self.trim },
+            AggregatorName::Median => Aggregator::Median,
+            AggregatorName::CentredClip => {
+                Aggregator::CentredClip { radius: self.clip_radius, iterations: self.clip_iterations }
+            }
+        }
+    }
+
+    pub fn outer(&self) -> OuterStep {
+        match self.outer {
+            OuterName::Mean => OuterStep::Mean,
+            OuterName::Nesterov => {
+                OuterStep::Nesterov { learning_rate: self.outer_learning_rate, momentum: self.outer_momentum }
+            }
+        }
+    }
+
+    pub fn deadline_policy(&self) -> DeadlinePolicy {
+        match self.deadline {
+            Some(seconds) => DeadlinePolicy::Fixed { seconds },
+            None => DeadlinePolicy::Adaptive {
+                target: self.target_participation,
+                floor: self.least_participation,
+                longest: self.longest_seconds,
+            },
+        }
+    }
+
+    /// How deltas become weights, with training at this rate.
+    pub fn rules(&self, learning_rate: f64) -> Rules {
+        // AdamW moves a weight by about the rate a step; ten times that is absurd. Top-k saves up over rounds.
+        let saved = if self.delta == DeltaName::TopK { 10.0 } else { 1.0 };
+        Rules {
+            aggregator: self.aggregator(),
+            outer: self.outer(),
+            largest: (10.0 * saved * f64::from(self.local_steps) * learning_rate) as f32,
+            norm_limit: (self.norm_limit > 0.0).then_some(self.norm_limit),
+            suspicious: true,
+        }
+    }
 }
 
 /// `[model]`: shapes of a GPT-2. `preset` fills them in; fields beside it win.
@@ -190,6 +349,13 @@ fn count_or_auto<S: Serializer>(count: &Option<u32>, serializer: S) -> Result<S:
     match count {
         None => "auto".serialize(serializer),
         Some(count) => count.serialize(serializer),
+    }
+}
+
+fn seconds_or_adaptive<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match seconds {
+        None => "adaptive".serialize(serializer),
+        Some(seconds) => seconds.serialize(serializer),
     }
 }
 

@@ -3,7 +3,7 @@
 pub mod characters;
 pub mod corpus;
 pub mod gpt2;
-mod permutation;
+pub mod permutation;
 pub mod token_file;
 pub mod tokenizer;
 pub mod windows;

@@ -150,6 +150,10 @@ impl ValidationWindows {
         Ok(Self { tokens, shape, windows: (split - 1) / context.max(1) })
     }
 
+    pub fn shape(&self) -> WindowShape {
+        self.shape
+    }
+
     /// Batches without a repeated window; 1 if the split has fewer windows than a batch.
     pub fn batches(&self) -> u64 {
         (self.windows / u64::from(self.shape.sequences.max(1))).max(1)

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use protocol::{
+    blob::BlobRef,
+    evaluation::Scores,
     message::{Address, Hello, Message, Timings, Vitals},
     refusal::Refusal,
     spec::Hop,
@@ -10,6 +12,11 @@ use protocol::{
 use serde::{Deserialize, Serialize};
 
 use super::{relay::Relay, snapshot::Manifest};
+use crate::rounds::{
+    DeltaRefusal, Published,
+    keeper::Averaged,
+    manifest::{Totals, Work},
+};
 
 /// Number of a connected worker; never used twice in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,6 +27,13 @@ impl std::fmt::Display for WorkerId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "worker {}", self.0)
     }
+}
+
+/// Bytes to a worker and from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    pub down: u64,
+    pub up: u64,
 }
 
 /// What the organizer may ask for.
@@ -78,6 +92,30 @@ pub enum Event {
         why: String,
     },
     Asked(Command),
+    /// Block mode: a delta has been looked at; its length, if it passed. `traffic` is what went between the store, the
+    /// session and the worker since its last delta.
+    DeltaChecked {
+        worker: WorkerId,
+        round: u64,
+        outcome: Result<f64, DeltaRefusal>,
+        traffic: Traffic,
+    },
+    /// Block mode: the weights after a round are published, and its manifest is on disk.
+    Averaged {
+        published: Published,
+        averaged: Averaged,
+    },
+    /// Block mode: they could not be.
+    AverageFailed {
+        round: u64,
+        why: String,
+    },
+    /// Block mode: the coordinator has measured the weights of this round on one batch.
+    Evaluated {
+        round: u64,
+        batch: u32,
+        outcome: Result<Scores, String>,
+    },
     /// Time passes: leases end, and spares are measured again.
     Tick,
 }
@@ -89,6 +127,15 @@ pub enum Half {
     Inputs,
     /// The ids that follow them, for the loss.
     Targets,
+}
+
+/// Which windows of block mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Windows {
+    /// Of the training split, for all local steps of a replica.
+    Round { round: u64, block: u32, slot: u32 },
+    /// A batch of the held-out split.
+    Evaluation { round: u64, batch: u32 },
 }
 
 #[derive(Debug, Clone)]
@@ -122,6 +169,32 @@ pub enum Action {
     },
     /// Append to the event log.
     Record(Record),
+    /// Block mode: cut these windows from the data and send them.
+    SendWindows {
+        worker: WorkerId,
+        windows: Windows,
+    },
+    /// Block mode: look at a delta, then say [`Event::DeltaChecked`].
+    CheckDelta {
+        worker: WorkerId,
+        block: u32,
+        published: Published,
+        blob: BlobRef,
+    },
+    /// Block mode: average these into the weights, publish them, then say [`Event::Averaged`].
+    Average {
+        round: u64,
+        work: Vec<Work>,
+        updates: Vec<u64>,
+        totals: Totals,
+        /// Write a checkpoint too.
+        checkpoint: bool,
+    },
+    /// Block mode: measure published weights on these batches, then say [`Event::Evaluated`] for each.
+    Evaluate {
+        published: Published,
+        batches: Vec<u32>,
+    },
     /// A new point of the learning curve is there.
     Point(protocol::view::CurvePoint),
 }
@@ -201,6 +274,52 @@ pub enum Record {
     SnapshotFailed {
         steps_done: u64,
         why: String,
+    },
+    RoundOpened {
+        round: u64,
+        deadline_seconds: f64,
+        /// Worker and block.
+        replicas: Vec<(WorkerId, u32)>,
+    },
+    /// The ledger of block mode.
+    DeltaAccepted {
+        round: u64,
+        block: u32,
+        worker: WorkerId,
+        norm: f64,
+        cross_entropy: f64,
+        seconds: f64,
+        compute_seconds: f64,
+        traffic: Traffic,
+    },
+    DeltaRefused {
+        round: u64,
+        worker: WorkerId,
+        refusal: String,
+        words: String,
+    },
+    /// A replica whose delta did not come in time.
+    DeltaMissed {
+        round: u64,
+        block: u32,
+        worker: WorkerId,
+    },
+    RoundClosed {
+        round: u64,
+        seconds: f64,
+        assigned: u64,
+        accepted: u64,
+        /// Blocks with new weights.
+        updated: Vec<u32>,
+        state: String,
+    },
+    /// Nobody was left, and nothing had come.
+    RoundTakenBack {
+        round: u64,
+    },
+    Evaluated {
+        round: u64,
+        scores: Scores,
     },
     Phase {
         phase: protocol::view::Phase,

@@ -13,7 +13,7 @@ use engine::learning_rate::LearningRate;
 use protocol::{
     message::{
         Address, Apply, DrainReason, Fault, Hello, Message, Pass, Profile, SnapshotReady, StepReport,
-        ValidationReport, Welcome,
+        ValidationReport,
     },
     refusal::Refusal,
     spec::{Assignment, RunSpec, WeightSource},
@@ -21,6 +21,7 @@ use protocol::{
 };
 
 use super::{
+    door,
     event::{Action, Command, Event, Half, Record, WorkerId},
     relay::Relay,
     roster::{Roster, check_profile},
@@ -193,6 +194,11 @@ impl Machine {
             Event::Committed { steps_done, state } => self.committed(now, steps_done, state, &mut out),
             Event::CommitFailed { steps_done, why } => self.commit_failed(now, steps_done, why, &mut out),
             Event::Asked(command) => self.asked(now, command, &mut out),
+            // Of block mode.
+            Event::DeltaChecked { .. }
+            | Event::Averaged { .. }
+            | Event::AverageFailed { .. }
+            | Event::Evaluated { .. } => {}
             Event::Tick => {
                 for worker in self.roster.silent(now, self.settings.lease) {
                     let seconds = self.settings.lease.as_secs() as u32;
@@ -250,6 +256,7 @@ impl Machine {
             predicted_step_seconds: self.in_force.as_ref().map(|f| f.plan.predicted.step_seconds),
             snapshot_step: self.snapshot.as_ref().map(|m| m.steps_done),
             snapshot_state: self.snapshot.as_ref().map(|m| m.state.clone()),
+            rounds: None,
             refusals: self.refusals.clone(),
             workers: self.roster.views(now, |id| self.holding(id)),
         }
@@ -289,29 +296,13 @@ impl Machine {
         token: String,
         out: &mut Vec<Action>,
     ) {
-        let refusal = if self.over.is_some() {
-            Some(Refusal::RunOver)
-        } else if self.roster.len() as u32 >= self.settings.max_workers {
-            Some(Refusal::Full { workers: self.roster.len() as u32 })
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        let over = self.over.is_some();
+        let arrival = (worker, hello, token);
+        if let Err(refusal) = door::admit(&mut self.roster, &self.settings, over, now, arrival, out) {
             self.refused(Some(worker), &refusal, out);
             out.push(Action::Close { worker, refusal });
             return;
         }
-        out.push(Action::Record(Record::WorkerJoined { worker, name: hello.name.clone() }));
-        self.roster.join(worker, hello, now);
-        let welcome = Welcome {
-            worker: worker.0,
-            token,
-            run: self.settings.run.clone(),
-            heartbeat_ms: self.settings.heartbeat.as_millis() as u32,
-            lease_ms: self.settings.lease.as_millis() as u32,
-        };
-        out.push(Action::Send { worker, message: Message::Welcome(welcome) });
-        out.push(Action::Send { worker, message: Message::Benchmark });
         self.refresh_waiting(out);
     }
 
@@ -973,6 +964,8 @@ impl Machine {
             validation_loss: None,
             learning_rate,
             tokens_per_second: self.tokens_per_second(seconds),
+            evaluation: None,
+            participation: None,
         };
         if self.settings.validation_batches > 0 && (due(self.settings.validate_every) || last) {
             self.pending_point = Some(point);

@@ -1,5 +1,6 @@
 //! The run: a pure state machine and its parts. No clock, no socket, no disk.
 
+pub mod door;
 pub mod event;
 pub mod machine;
 pub mod relay;

@@ -155,6 +155,7 @@ impl Roster {
                     hops,
                     timings: w.timings,
                     accepted_micro_batches: w.accepted_micro_batches,
+                    replica: None,
                     rtt_ms: w.rtt.map(|r| r.as_secs_f64() * 1e3),
                     silent_seconds: now.saturating_sub(w.last_heard).as_secs_f64(),
                 }

@@ -18,15 +18,15 @@ use tokio::{
     time::{interval, sleep_until},
 };
 
-use super::{Shared, hub::Outgoing};
+use super::{Shared, hub::Outgoing, rounds::Rounds};
 use crate::{
     data::{
         tokenizer::SavedTokenizer,
         windows::{Batch, TrainWindows, ValidationWindows},
     },
+    mode::Mode,
     run::{
         event::{Action, Event, Half, WorkerId},
-        machine::Machine,
         snapshot::Manifest,
     },
     storage::{checkpoint, data_dir::DataDir, event_log::EventLog, snapshots},
@@ -41,7 +41,7 @@ const VIEW_COST: u32 = 50;
 
 /// Everything an action may need.
 pub struct Actor {
-    pub machine: Machine,
+    pub machine: Mode,
     pub shared: Arc<Shared>,
     pub events: mpsc::Receiver<Event>,
     pub train: TrainWindows,
@@ -51,6 +51,8 @@ pub struct Actor {
     pub data_dir: DataDir,
     pub keep: usize,
     pub tokenizer: SavedTokenizer,
+    /// Block mode only.
+    pub rounds: Option<Rounds>,
     pub view: watch::Sender<String>,
     pub curve: watch::Sender<Arc<Vec<CurvePoint>>>,
     pub points: broadcast::Sender<String>,
@@ -72,12 +74,14 @@ impl Actor {
         let mut ticks = interval(TICK);
         let mut next_view = tokio::time::Instant::now();
         loop {
+            let wake = self.machine.wake_at().map(|at| tokio::time::Instant::from_std(began + at));
             let event = tokio::select! {
                 event = self.events.recv() => match event {
                     Some(event) => event,
                     None => return Ok(()),
                 },
                 _ = ticks.tick() => Event::Tick,
+                () = sleep_until(wake.unwrap_or(next_view)), if wake.is_some() => Event::Tick,
                 () = sleep_until(next_view), if dirty => {
                     dirty = false;
                     let start = tokio::time::Instant::now();
@@ -128,6 +132,18 @@ impl Actor {
             Action::Record(record) => {
                 tracing::debug!(?record, "recorded");
                 self.log.append(record);
+            }
+            Action::SendWindows { worker, windows } => {
+                let Some(rounds) = &mut self.rounds else { return Ok(()) };
+                let cut = rounds.cut(&mut self.train, self.validation.as_ref(), windows)?;
+                if let Some((message, payload)) = cut {
+                    self.send(worker, &message, &payload)?;
+                }
+            }
+            Action::CheckDelta { .. } | Action::Average { .. } | Action::Evaluate { .. } => {
+                if let Some(rounds) = &self.rounds {
+                    rounds.order(action, self.validation.as_ref());
+                }
             }
             Action::Point(point) => {
                 let _ = self.points.send(serde_json::to_string(&[&point])?);

@@ -9,7 +9,13 @@
 //! All of them take the bearer token of a session. A blob exists once its last piece has arrived and its
 //! bytes have the hash they are named by.
 
-use std::{collections::HashMap, ops::Range, path::Path as FsPath, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    path::Path as FsPath,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -19,16 +25,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::put,
 };
+use futures::TryStreamExt;
 use object_store::{
     MultipartUpload, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path as ObjectPath,
 };
-use protocol::blob::{BlobHash, BlobRef, CHUNK};
+use protocol::blob::{BlobHash, BlobRef, CHUNK, NotABlobHash};
 use tokio::sync::Mutex;
 
 use super::{
     Shared,
     api::{bearer, problem},
 };
+use crate::run::event::WorkerId;
 
 /// Where the next piece of an upload must begin.
 const UPLOAD_OFFSET: &str = "upload-offset";
@@ -99,6 +107,29 @@ impl BlobStore {
         self.read(blob.hash, 0..blob.bytes).await
     }
 
+    /// Store the coordinator's own bytes.
+    pub async fn store(&self, bytes: Bytes) -> Result<BlobRef, BlobError> {
+        let blob = BlobRef::of(&bytes);
+        if self.length(blob.hash).await?.is_none() {
+            self.store.put(&place(blob.hash), bytes.into()).await?;
+        }
+        Ok(blob)
+    }
+
+    /// Delete what `keep` does not name and has not been touched for `age`: leftovers that nothing names.
+    pub async fn sweep(&self, keep: &HashSet<BlobHash>, age: Duration) -> Result<(), BlobError> {
+        let listed: Vec<_> = self.store.list(None).try_collect().await?;
+        let now = std::time::SystemTime::now();
+        for meta in listed {
+            let old = now.duration_since(meta.last_modified.into()).is_ok_and(|since| since > age);
+            let hash = meta.location.filename().and_then(|name| name.parse::<BlobHash>().ok());
+            if let Some(hash) = hash.filter(|hash| old && !keep.contains(hash)) {
+                self.delete(hash).await?;
+            }
+        }
+        Ok(())
+    }
+
     pub async fn delete(&self, hash: BlobHash) -> Result<(), BlobError> {
         match self.store.delete(&place(hash)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -151,15 +182,21 @@ pub fn routes() -> Router<Arc<Shared>> {
         .layer(DefaultBodyLimit::max(CHUNK as usize))
 }
 
-/// The blob a request is about, if its bearer may have it.
-fn allowed(shared: &Shared, headers: &HeaderMap, hash: &str) -> Result<BlobHash, Box<Response>> {
-    let known = bearer(headers)
-        .is_some_and(|t| shared.hub.bearer(t).is_some() || crate::token::equal(t, &shared.organizer));
-    if !known {
+/// The blob a request is about, if its bearer may have it, and the worker it comes from.
+fn allowed(
+    shared: &Shared,
+    headers: &HeaderMap,
+    hash: &str,
+) -> Result<(BlobHash, Option<WorkerId>), Box<Response>> {
+    let token = bearer(headers).unwrap_or_default();
+    let worker = shared.hub.bearer(token);
+    if worker.is_none() && !crate::token::equal(token, &shared.organizer) {
         return Err(Box::new(problem(StatusCode::UNAUTHORIZED, "blobs are for workers in a session")));
     }
-    hash.parse()
-        .map_err(|e: protocol::blob::NotABlobHash| Box::new(problem(StatusCode::BAD_REQUEST, &e.to_string())))
+    match hash.parse() {
+        Ok(hash) => Ok((hash, worker)),
+        Err(e @ NotABlobHash) => Err(Box::new(problem(StatusCode::BAD_REQUEST, &e.to_string()))),
+    }
 }
 
 fn failed(error: &BlobError) -> Response {
@@ -182,8 +219,8 @@ async fn upload(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Response {
-    let hash = match allowed(&shared, &headers, &hash) {
-        Ok(hash) => hash,
+    let (hash, worker) = match allowed(&shared, &headers, &hash) {
+        Ok(allowed) => allowed,
         Err(response) => return *response,
     };
     let Some((at, total)) = content_range(&headers, bytes.len() as u64) else {
@@ -192,6 +229,9 @@ async fn upload(
             "Content-Range must read `bytes FIRST-LAST/TOTAL` and fit the length of the body",
         );
     };
+    if let Some(worker) = worker {
+        shared.hub.count_up(worker, bytes.len() as u64);
+    }
     match shared.blobs.piece(hash, at, total, bytes).await {
         Ok(true) => StatusCode::CREATED.into_response(),
         Ok(false) => StatusCode::ACCEPTED.into_response(),
@@ -214,8 +254,8 @@ async fn download(
     Path(hash): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let hash = match allowed(&shared, &headers, &hash) {
-        Ok(hash) => hash,
+    let (hash, worker) = match allowed(&shared, &headers, &hash) {
+        Ok(allowed) => allowed,
         Err(response) => return *response,
     };
     let length = match shared.blobs.length(hash).await {
@@ -249,6 +289,9 @@ async fn download(
         Ok(bytes) => bytes,
         Err(e) => return failed(&e),
     };
+    if let Some(worker) = worker {
+        shared.hub.count_down(worker, bytes.len() as u64);
+    }
     let mut response = Response::new(bytes.into());
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::relay_queue::RelayQueue;
 use crate::run::{
-    event::WorkerId,
+    event::{Traffic, WorkerId},
     relay::{Relay, Verdict},
 };
 
@@ -24,6 +24,13 @@ pub enum Outgoing {
     Frame(Bytes),
     /// Say why, then close.
     Close(Refusal),
+}
+
+/// Bytes that have gone to and from one worker, over its session and the store.
+#[derive(Debug, Default)]
+struct Counter {
+    down: AtomicU64,
+    up: AtomicU64,
 }
 
 /// The way to one worker.
@@ -37,12 +44,19 @@ pub struct Outbox {
 
 #[derive(Debug)]
 pub struct Hub {
-    /// With each worker's bearer token.
-    outboxes: Mutex<HashMap<WorkerId, (Outbox, String)>>,
+    outboxes: Mutex<HashMap<WorkerId, Connected>>,
     tokens: Mutex<HashMap<String, WorkerId>>,
     relay: Mutex<Relay>,
     connected: watch::Sender<usize>,
     relayed: Relayed,
+}
+
+#[derive(Debug)]
+struct Connected {
+    outbox: Outbox,
+    /// The worker's bearer token.
+    token: String,
+    counter: Counter,
 }
 
 /// What has been passed on since the start.
@@ -72,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Hub {
     pub fn connect(&self, worker: WorkerId, token: String, outbox: Outbox) {
         let mut outboxes = lock(&self.outboxes);
-        outboxes.insert(worker, (outbox, token.clone()));
+        outboxes.insert(worker, Connected { outbox, token: token.clone(), counter: Counter::default() });
         self.connected.send_replace(outboxes.len());
         lock(&self.tokens).insert(token, worker);
     }
@@ -81,8 +95,8 @@ impl Hub {
         let mut outboxes = lock(&self.outboxes);
         let gone = outboxes.remove(&worker);
         self.connected.send_replace(outboxes.len());
-        if let Some((_, token)) = gone {
-            lock(&self.tokens).remove(&token);
+        if let Some(gone) = gone {
+            lock(&self.tokens).remove(&gone.token);
         }
     }
 
@@ -98,9 +112,33 @@ impl Hub {
 
     /// Queue a message of the coordinator's own. A worker that is gone gets nothing.
     pub fn send(&self, worker: WorkerId, outgoing: Outgoing) {
-        if let Some((outbox, _)) = lock(&self.outboxes).get(&worker) {
-            let _ = outbox.control.send(outgoing);
+        if let Some(connected) = lock(&self.outboxes).get(&worker) {
+            if let Outgoing::Frame(bytes) = &outgoing {
+                connected.counter.down.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            }
+            let _ = connected.outbox.control.send(outgoing);
         }
+    }
+
+    /// Note bytes that have come from a worker.
+    pub fn count_up(&self, worker: WorkerId, bytes: u64) {
+        if let Some(connected) = lock(&self.outboxes).get(&worker) {
+            connected.counter.up.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Note bytes that the store has given to a worker.
+    pub fn count_down(&self, worker: WorkerId, bytes: u64) {
+        if let Some(connected) = lock(&self.outboxes).get(&worker) {
+            connected.counter.down.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes to and from a worker since this was last asked.
+    pub fn take_traffic(&self, worker: WorkerId) -> Traffic {
+        let outboxes = lock(&self.outboxes);
+        let Some(Connected { counter, .. }) = outboxes.get(&worker) else { return Traffic::default() };
+        Traffic { down: counter.down.swap(0, Ordering::Relaxed), up: counter.up.swap(0, Ordering::Relaxed) }
     }
 
     pub fn route(&self, relay: Relay) {
@@ -118,7 +156,7 @@ impl Hub {
             Verdict::Forward(worker) => {
                 self.relayed.frames.fetch_add(1, Ordering::Relaxed);
                 self.relayed.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                Ok(lock(&self.outboxes).get(&worker).map(|(outbox, _)| outbox.clone()))
+                Ok(lock(&self.outboxes).get(&worker).map(|connected| connected.outbox.clone()))
             }
         }
     }

@@ -7,6 +7,7 @@ mod events;
 mod hub;
 mod metrics;
 mod relay_queue;
+mod rounds;
 mod session;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 pub use actor::{Actor, Ending};
 pub use blobs::BlobStore;
 pub use hub::Hub;
+pub use rounds::{Rounds, RoundsSetup, publish as publish_round, resume as resume_rounds};
 
 use crate::run::event::Event;
 

@@ -167,6 +167,7 @@ async fn read(
             continue;
         }
         if message.tensor().is_none() {
+            shared.hub.count_up(worker, bytes.len() as u64);
             heard = Instant::now();
             if shared.events.send(Event::Said { worker, message }).await.is_err() {
                 return closing();

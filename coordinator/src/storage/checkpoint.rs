@@ -26,8 +26,6 @@ pub fn folder_name(steps_done: u64) -> String {
 }
 
 /// Write a checkpoint from the parts of a snapshot, and forget all but the newest `keep`.
-///
-/// The folder appears under its name only when it is whole.
 pub fn export<B: AsRef<[u8]>>(
     checkpoints: &Path,
     steps_done: u64,
@@ -36,12 +34,26 @@ pub fn export<B: AsRef<[u8]>>(
     tokenizer: &SavedTokenizer,
     keep: usize,
 ) -> Result<PathBuf, ExportError> {
+    let Checkpoint { config, weights } = Checkpoint::from_snapshot(model, parts)?;
+    write(checkpoints, steps_done, &config, &weights, tokenizer, keep)
+}
+
+/// Write a checkpoint of this config and these weights, and forget all but the newest `keep`.
+///
+/// The folder appears under its name only when it is whole.
+pub fn write(
+    checkpoints: &Path,
+    steps_done: u64,
+    config: &str,
+    weights: &[u8],
+    tokenizer: &SavedTokenizer,
+    keep: usize,
+) -> Result<PathBuf, ExportError> {
     let place = checkpoints.join(folder_name(steps_done));
     let failed = |source| ExportError::Write { path: place.clone(), source };
-    let Checkpoint { config, weights } = Checkpoint::from_snapshot(model, parts)?;
     let half = tempfile::Builder::new().prefix(".half-").tempdir_in(checkpoints).map_err(failed)?;
     let write = |name: &str, bytes: &[u8]| write_atomically(&half.path().join(name), bytes).map_err(failed);
-    write("model.safetensors", &weights)?;
+    write("model.safetensors", weights)?;
     write("config.json", config.as_bytes())?;
     let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| failed(e.into()))?;
     write("tokenizer.cohort.json", &tokenizer)?;

@@ -69,6 +69,15 @@ impl DataDir {
             damaged(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         })?;
         let other = |what| DataDirError::OtherRun { path: self.root.clone(), what };
+        if before.mode != config.mode {
+            return Err(other("mode"));
+        }
+        if before.blocks != config.blocks {
+            return Err(other("[blocks]"));
+        }
+        if before.rounds.local_steps != config.rounds.local_steps {
+            return Err(other("rounds.local_steps"));
+        }
         if before.model != config.model {
             return Err(other("[model]"));
         }

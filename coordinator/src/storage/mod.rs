@@ -6,14 +6,15 @@
 //!            organizer.token     bearer token of the organizer's link
 //!            events.sqlite       append-only event log and ledger
 //!            tokens/             the tokenised corpus, memory-mapped
-//!            blobs/              parts of snapshots, named by their hash
-//!            snapshots/          manifests; what has none does not count
+//!            blobs/              parts of snapshots, published blocks and deltas, named by their hash
+//!            snapshots/          manifests, of steps or of rounds; what has none does not count
 //!            checkpoints/        whole models, as safetensors that transformers reads
 //! ```
 
 pub mod checkpoint;
 pub mod data_dir;
 pub mod event_log;
+pub mod rounds;
 pub mod snapshots;
 
 use std::{

@@ -282,6 +282,10 @@ impl World {
                 self.at(self.now + 2.0 * delay, Happening::Stored { generation, manifest });
             }
             Action::Prune { .. } | Action::Record(_) | Action::Point(_) => {}
+            Action::SendWindows { .. }
+            | Action::CheckDelta { .. }
+            | Action::Average { .. }
+            | Action::Evaluate { .. } => panic!("an action of block mode"),
         }
     }
 

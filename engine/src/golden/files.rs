@@ -6,7 +6,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
 
 use super::Source;
-use crate::{parameters::ParameterError, stage::StageError};
+use crate::{block::BlockError, parameters::ParameterError, stage::StageError};
 
 /// Why a check against golden vectors did not pass.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -19,6 +19,8 @@ pub enum GoldenError {
     Nothing,
     #[error("{place} failed: {error}")]
     Stage { place: String, error: StageError },
+    #[error("{place} failed: {error}")]
+    Block { place: String, error: BlockError },
     #[error(transparent)]
     Parameters(#[from] ParameterError),
     #[error("results differ from the golden ones: {0}")]

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::{
     GoldenError, Report, Scope, Source, Tolerances,
     adamw::Rule,
+    compare::{Checksum, checksum, key_bias, relative},
     files::{self, Tensors},
     pipeline::Pipeline,
     splits::{self, Workers},
@@ -36,12 +37,6 @@ struct Training {
     #[serde(flatten)]
     rule: Rule,
     micro_batches: usize,
-}
-
-#[derive(Deserialize)]
-struct Checksum {
-    sum: f64,
-    l2: f64,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +121,7 @@ impl Set<'_> {
             recompute,
             wire: Encoding::F32,
             moments: Moments::Full,
+            blocks: None,
         }
     }
 
@@ -405,39 +401,4 @@ impl Set<'_> {
     fn loss(&self, report: &mut Report, found: f64, golden: f64, place: impl FnOnce() -> String) {
         report.note("losses", (found - golden).abs(), self.tolerances.loss * golden, place);
     }
-}
-
-/// The largest difference of a tensor, relative to the largest golden number.
-fn relative(
-    report: &mut Report,
-    kind: &'static str,
-    found: &[f32],
-    golden: &[f32],
-    tolerance: f64,
-    place: impl FnOnce() -> String,
-) {
-    let mut difference = if found.len() == golden.len() { 0.0f64 } else { f64::NAN };
-    let mut highest = 0.0f64;
-    for (found, golden) in found.iter().zip(golden) {
-        let here = f64::from(found - golden).abs();
-        // `max` would pass over NaN.
-        difference = if here <= difference { difference } else { here };
-        highest = highest.max(f64::from(golden.abs()));
-    }
-    report.note(kind, difference, tolerance * highest, place);
-}
-
-/// Entries of a parameter that are the key bias, whose gradient is exactly 0 and noise in floats.
-fn key_bias(name: &str, len: usize) -> std::ops::Range<usize> {
-    if name.ends_with("attn.c_attn.bias") { len / 3..2 * len / 3 } else { 0..0 }
-}
-
-fn checksum(name: &str, values: &[f32]) -> Checksum {
-    let keys = key_bias(name, values.len());
-    let (mut sum, mut squares) = (0.0, 0.0);
-    for (_, &value) in values.iter().enumerate().filter(|(index, _)| !keys.contains(index)) {
-        sum += f64::from(value);
-        squares += f64::from(value) * f64::from(value);
-    }
-    Checksum { sum, l2: libm::sqrt(squares) }
 }

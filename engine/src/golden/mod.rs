@@ -5,10 +5,14 @@
 //! belong to them is said in the vectors' own README.
 
 mod adamw;
+mod aggregate;
+mod block;
+mod compare;
 mod files;
 mod gpt2;
 mod pipeline;
 mod report;
+mod schedule;
 mod splits;
 mod tolerances;
 
@@ -48,7 +52,8 @@ pub async fn drawn() -> Result<u64, GoldenError> {
     }))
 }
 
-/// Checks everything among `names` that this crate can compute: `adamw.json` and every set `gpt2-*.json`.
+/// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`, `aggregate.json` and every
+/// set `block-*.json` and `gpt2-*.json`.
 ///
 /// # Errors
 ///
@@ -67,6 +72,15 @@ pub async fn check(
         if *name == "adamw.json" {
             sets += 1;
             adamw::check(source, device, tolerances, &mut report).await?;
+        } else if *name == "schedule.json" {
+            sets += 1;
+            schedule::check(source, &mut report)?;
+        } else if *name == "aggregate.json" {
+            sets += 1;
+            aggregate::check(source, &mut report)?;
+        } else if let Some(set) = name.strip_suffix(".json").filter(|set| set.starts_with("block-")) {
+            sets += 1;
+            block::check(set, source, device, tolerances, &mut report).await?;
         } else if let Some(set) = name.strip_suffix(".json").filter(|set| set.starts_with("gpt2-")) {
             sets += 1;
             gpt2::check(set, source, device, tolerances, scope, &mut report).await?;

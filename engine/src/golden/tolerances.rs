@@ -6,6 +6,8 @@
 pub struct Tolerances {
     /// Hidden states and logits, relative.
     pub activation: f64,
+    /// What enters a block's layers, and z between the steps of a sweep, relative.
+    pub entry: f64,
     /// Gradients of activations and parameters, relative.
     pub gradient: f64,
     /// Gradient of the key bias, absolute: it is exactly 0.
@@ -34,6 +36,7 @@ impl Tolerances {
     /// For f32 on a CPU.
     pub const CPU: Tolerances = Tolerances {
         activation: 2e-5,
+        entry: 5e-6,
         gradient: 5e-5,
         key_bias: 1e-6,
         loss: 5e-6,
@@ -50,6 +53,7 @@ impl Tolerances {
     /// For f32 on a GPU.
     pub const GPU: Tolerances = Tolerances {
         activation: 1e-4,
+        entry: 5e-5,
         gradient: 3e-4,
         key_bias: 1e-5,
         loss: 5e-5,

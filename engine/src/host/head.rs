@@ -10,7 +10,7 @@ use super::{
 use crate::parameters::HostParameter;
 
 /// Most logits to hold at once. Vocabularies are large; logits of a whole micro-batch can outweigh the model.
-const LOGITS: usize = 1 << 22;
+pub(crate) const LOGITS: usize = 1 << 22;
 
 /// Mean cross-entropy of the hidden states x [R, d], in nats; in training with the gradient of
 /// `scale * mean` with respect to x. `norm` has the final norm's weight and bias.
@@ -67,7 +67,7 @@ pub(crate) fn logits(x: &[f32], norm: &[HostParameter], table: &HostParameter, w
 }
 
 /// Sum of the rows' cross-entropies; turns the logits into `factor * (softmax - onehot(target))`.
-fn cross_entropy(logits: &mut [f32], targets: &[u32], factor: f32) -> f64 {
+pub(crate) fn cross_entropy(logits: &mut [f32], targets: &[u32], factor: f32) -> f64 {
     let vocabulary = logits.len() / targets.len();
     let grain = parallel::grain(targets.len(), vocabulary);
     let pieces: Vec<_> = logits.chunks_mut(grain * vocabulary).zip(targets.chunks(grain)).collect();

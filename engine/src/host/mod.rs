@@ -8,6 +8,7 @@
 //! Conventions: R = N * T rows; matrices are row major slices; gradients are always added to what is there.
 
 pub(crate) mod attention;
+pub(crate) mod denoiser;
 pub(crate) mod embedding;
 pub(crate) mod gelu;
 pub(crate) mod head;

@@ -156,7 +156,7 @@ fn graph(input: Input, parameters: &[BurnParameter], indices: &Indices, sizes: S
     Graph { input: kept, output: run(input, &weights, sizes), leaves }
 }
 
-fn leaf(parameter: &BurnParameter) -> Tensor<1> {
+pub(crate) fn leaf(parameter: &BurnParameter) -> Tensor<1> {
     parameter.value().autodiff().require_grad()
 }
 

@@ -26,6 +26,16 @@ impl BurnParameter {
         self.value.clone()
     }
 
+    /// Takes another value; the gradient is dropped, AdamW's state stays.
+    pub fn replace(&mut self, value: Vec<f32>) {
+        self.value = flat(value, &self.value.device());
+        self.gradient = None;
+    }
+
+    pub fn forget_moments(&mut self) {
+        self.moments = None;
+    }
+
     /// Adds a micro-batch's gradient.
     pub fn accumulate(&mut self, gradient: Tensor<1>) {
         self.gradient = Some(match self.gradient.take() {

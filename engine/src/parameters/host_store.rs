@@ -37,6 +37,17 @@ impl HostParameter {
         (&self.value, &mut self.gradient)
     }
 
+    /// Takes another value; the gradient is dropped, AdamW's state stays.
+    pub fn replace(&mut self, value: Vec<f32>) {
+        self.value = value;
+        self.has_gradient = false;
+    }
+
+    pub fn forget_moments(&mut self) {
+        self.first.clear();
+        self.second.clear();
+    }
+
     pub fn has_gradient(&self) -> bool {
         self.has_gradient
     }

@@ -51,6 +51,16 @@ pub(super) fn import<B: AsRef<[u8]>>(
     Ok(Imported { parameters, steps_done: steps_done.unwrap_or(0), adam_steps })
 }
 
+/// The values of any parameters, in the order asked for, without moments.
+pub(crate) fn values<B: AsRef<[u8]>>(
+    shapes: &[ParameterShape],
+    files: &[B],
+) -> Result<Vec<Vec<f32>>, ParameterError> {
+    let files: Vec<File<'_>> =
+        files.iter().map(|file| File::open(file.as_ref())).collect::<Result<_, _>>()?;
+    shapes.iter().map(|shape| load(&files, &shape.name, &shape.shape)).collect()
+}
+
 struct File<'a> {
     tensors: SafeTensors<'a>,
     steps: Option<u64>,

@@ -11,9 +11,10 @@ use std::borrow::Cow;
 use protocol::spec::{Hop, ModelSpec, Moments, OptimizerSpec};
 
 pub(crate) use burn_store::{BurnParameter, read};
-pub(crate) use export::{entry, write};
+pub(crate) use export::{Entry, entry, write};
 pub(crate) use gather::{digest, gather};
 pub(crate) use host_store::HostParameter;
+pub(crate) use import::values;
 
 use crate::{
     device::Device,
@@ -81,7 +82,11 @@ impl ParameterSet {
     /// Draws the initial weights of what `hops` hold. The same seed gives the same bits on every device and
     /// under every partition.
     pub fn draw(model: &ModelSpec, hops: &[Hop], seed: u64, device: &Device) -> ParameterSet {
-        let shapes = shapes::of_hops(model, hops);
+        ParameterSet::draw_shapes(shapes::of_hops(model, hops), seed, device)
+    }
+
+    /// Draws the initial values of any parameters.
+    pub(crate) fn draw_shapes(shapes: Vec<ParameterShape>, seed: u64, device: &Device) -> ParameterSet {
         let loaded = shapes.iter().map(|shape| Loaded { value: init::draw(shape, seed), moments: None });
         let store = Store::new(loaded, device);
         ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
@@ -112,10 +117,46 @@ impl ParameterSet {
         files: &[B],
         device: &Device,
     ) -> Result<ParameterSet, ParameterError> {
-        let shapes = shapes::of_hops(model, hops);
+        ParameterSet::import_shapes(shapes::of_hops(model, hops), files, device)
+    }
+
+    /// Takes any parameters from safetensors files that together hold them.
+    pub(crate) fn import_shapes<B: AsRef<[u8]>>(
+        shapes: Vec<ParameterShape>,
+        files: &[B],
+        device: &Device,
+    ) -> Result<ParameterSet, ParameterError> {
         let imported = import::import(&shapes, files)?;
         let store = Store::new(imported.parameters.into_iter(), device);
         Ok(ParameterSet { shapes, store, steps_done: imported.steps_done, adam_steps: imported.adam_steps })
+    }
+
+    /// Takes new values from safetensors files and keeps AdamW's state; gradients are dropped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ParameterSet::import`]; nothing is changed then.
+    pub(crate) fn rebase<B: AsRef<[u8]>>(&mut self, files: &[B]) -> Result<(), ParameterError> {
+        let imported = import::import(&self.shapes, files)?;
+        let values = imported.parameters.into_iter().map(|loaded| loaded.value);
+        match &mut self.store {
+            Store::Host(parameters) => {
+                parameters.iter_mut().zip(values).for_each(|(parameter, value)| parameter.replace(value));
+            }
+            Store::Burn(parameters) => {
+                parameters.iter_mut().zip(values).for_each(|(parameter, value)| parameter.replace(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets AdamW's state: the next update is its first.
+    pub(crate) fn forget_moments(&mut self) {
+        self.adam_steps = 0;
+        match &mut self.store {
+            Store::Host(parameters) => parameters.iter_mut().for_each(HostParameter::forget_moments),
+            Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::forget_moments),
+        }
     }
 
     /// Weights under their names and AdamW's state, as far as `moments` says, under `adam_m.<name>`,

@@ -13,7 +13,10 @@ use protocol::{
     blob::BlobRef,
     frame,
     limits::{SENTENCE, shorten},
-    message::{Fault, FaultKind, Hello, LinkSpeed, Message, SnapshotReady, Welcome},
+    message::{
+        DeltaReady, Evaluate, Evaluated, Fault, FaultKind, Hello, LinkSpeed, Message, Round, SnapshotReady,
+        TensorFrame, Welcome,
+    },
     spec::{Assignment, WeightSource},
     tab::SessionEvent,
 };
@@ -24,11 +27,13 @@ use super::{
     host::{Blobs, Clock, Host, HostError, Network, Transport},
     kept::Kept,
     link::LinkProbe,
+    replica::{self, Bench, ReplicaError, RoundWork},
     transfer,
     work::{Work, WorkError},
 };
 use crate::{
     Device,
+    block::BlockError,
     parameters::ParameterSet,
     stage::{Stage, StageError},
 };
@@ -54,6 +59,10 @@ pub(super) struct Connection<'a, N: Network, C, B> {
     welcome: Option<Welcome>,
     device: Option<Device>,
     work: Option<Work>,
+    /// Block mode: what waits for its windows.
+    asked: Option<Asked>,
+    /// Block mode: the round under way.
+    round: Option<RoundWork>,
     uploads: FuturesUnordered<Upload<'a>>,
     heartbeat_seconds: &'a Cell<f64>,
     sent: Cell<u64>,
@@ -64,6 +73,13 @@ pub(super) struct Connection<'a, N: Network, C, B> {
 pub(super) struct Lent<'a> {
     pub devices: &'a mut Devices,
     pub kept: &'a mut Kept,
+    pub bench: &'a mut Bench,
+}
+
+/// A task of block mode whose windows follow in the next frame.
+enum Asked {
+    Round(Round),
+    Evaluate(Evaluate),
 }
 
 /// Why a message ends the connection.
@@ -104,6 +120,8 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
             welcome: None,
             device: None,
             work: None,
+            asked: None,
+            round: None,
             uploads: FuturesUnordered::new(),
             heartbeat_seconds,
             sent: Cell::new(0),
@@ -200,6 +218,11 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
             self.host.clock.breathe().await;
             return Ok(());
         }
+        if self.round.is_some() {
+            self.local_step().await?;
+            self.host.clock.breathe().await;
+            return Ok(());
+        }
         let began = self.host.clock.now();
         let woken = self.wait().await?;
         let waited = self.host.clock.now() - began;
@@ -289,6 +312,22 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                     Err(e) => self.fail(e).await,
                 }
             }
+            Message::Round(round) => {
+                // Whatever was under way is too late now.
+                self.round = None;
+                self.asked = Some(Asked::Round(round));
+                Ok(())
+            }
+            Message::Evaluate(task) => {
+                self.asked = Some(Asked::Evaluate(task));
+                Ok(())
+            }
+            Message::Judged(judged) => {
+                self.lent.bench.judged(&judged);
+                self.tell(SessionEvent::Judged { round: judged.round, refused: judged.refused });
+                Ok(())
+            }
+            Message::Tokens(frame) if self.asked.is_some() => self.windows(&frame, payload).await,
             message @ (Message::Tokens(_)
             | Message::Targets(_)
             | Message::Activation(_)
@@ -401,6 +440,145 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
             }
             Err(e) => self.fault(epoch, FaultKind::Weights, e.to_string()).await,
         }
+    }
+
+    // --- block mode ------------------------------------------------------------------------------
+
+    /// The windows of what was asked for are there: begin.
+    async fn windows(&mut self, frame: &TensorFrame, payload: &[u8]) -> Result<(), Stop> {
+        let (Some(welcome), Some(device)) = (self.welcome.clone(), self.device.clone()) else {
+            return Ok(());
+        };
+        let run = &welcome.run;
+        match self.asked.take() {
+            Some(Asked::Round(round)) => {
+                let (number, block) = (round.round, round.block);
+                let steps = round.learning_rates.len() as u32;
+                let wanted = [steps, run.sequences, run.context + 1];
+                let windows = match replica::windows(&frame.tensor, payload, &wanted) {
+                    Ok(windows) => windows,
+                    Err(e) => return self.fail_round(number, &e).await,
+                };
+                self.tell(SessionEvent::BlockLoading { round: number, block });
+                let began = self.host.clock.now();
+                let files = self.files(&welcome.token, &[round.base, round.table]).await?;
+                let seconds = self.host.clock.now() - began;
+                match RoundWork::begin(run, round, windows, &files, &device, self.lent.bench).await {
+                    Ok(mut work) => {
+                        work.timings.receive = seconds;
+                        self.round = Some(work);
+                        Ok(())
+                    }
+                    Err(e) => self.fail_round(number, &e).await,
+                }
+            }
+            Some(Asked::Evaluate(task)) => {
+                let wanted = [run.sequences, run.context + 1];
+                let windows = match replica::windows(&frame.tensor, payload, &wanted) {
+                    Ok(windows) => windows,
+                    Err(e) => return self.fail_round(task.round, &e).await,
+                };
+                self.tell(SessionEvent::Evaluating { round: task.round });
+                let blobs: Vec<BlobRef> = task.blocks.iter().copied().chain([task.table]).collect();
+                let files = self.files(&welcome.token, &blobs).await?;
+                self.host.clock.breathe().await;
+                match replica::measure(run, &task, &windows, &files, &device).await {
+                    Ok(scores) => {
+                        let (round, batch) = (task.round, task.batch);
+                        self.send(&Message::Evaluated(Evaluated { round, batch, scores }), &[]).await
+                    }
+                    Err(e) => self.fail_round(task.round, &e).await,
+                }
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The weights of a round, fetched unless they are there from before.
+    async fn files(&mut self, token: &str, blobs: &[BlobRef]) -> Result<Vec<Rc<Vec<u8>>>, Stop> {
+        let mut files = Vec::with_capacity(blobs.len());
+        for blob in blobs {
+            let bytes = match self.lent.bench.file(*blob) {
+                Some(bytes) => bytes,
+                None => {
+                    let bytes = Rc::new(transfer::fetch(&self.host.blobs, token, *blob).await?);
+                    self.received.set(self.received.get() + blob.bytes);
+                    bytes
+                }
+            };
+            files.push((*blob, bytes));
+        }
+        self.lent.bench.keep(&files);
+        Ok(files.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    /// One local step; after the last, send what was learned.
+    async fn local_step(&mut self) -> Result<(), Stop> {
+        let Some(mut work) = self.round.take() else { return Ok(()) };
+        let (round, block) = (work.round.round, work.round.block);
+        let began = self.host.clock.now();
+        match work.step(self.lent.bench).await {
+            Ok(Some(score)) => {
+                let seconds = self.host.clock.now() - began;
+                // About two thirds of a step are the way back.
+                work.timings.forward += seconds / 3.0;
+                work.timings.backward += seconds * 2.0 / 3.0;
+                let (step, steps) = (work.steps_done(), work.steps());
+                let cross_entropy = score.cross_entropy;
+                self.tell(SessionEvent::LocalStep { round, block, step, steps, cross_entropy });
+                self.round = Some(work);
+                Ok(())
+            }
+            Ok(None) => {
+                let bytes = match work.delta(self.lent.bench).await {
+                    Ok(bytes) => bytes,
+                    Err(e) => return self.fail_round(round, &e).await,
+                };
+                let Some(token) = self.welcome.as_ref().map(|welcome| welcome.token.clone()) else {
+                    return Ok(());
+                };
+                let blob = BlobRef::of(&bytes);
+                let began = self.host.clock.now();
+                transfer::store(&self.host.blobs, &token, blob, &bytes).await?;
+                self.sent.set(self.sent.get() + blob.bytes);
+                work.timings.send = self.host.clock.now() - began;
+                let score = work.mean_score();
+                let ready = DeltaReady {
+                    round,
+                    block,
+                    blob,
+                    loss: score.loss as f32,
+                    cross_entropy: score.cross_entropy as f32,
+                    timings: work.timings,
+                    vitals: (self.host.vitals)(),
+                };
+                self.send(&Message::DeltaReady(ready), &[]).await?;
+                self.tell(SessionEvent::DeltaSent {
+                    round,
+                    block,
+                    timings: work.timings,
+                    bytes_sent: self.sent.get(),
+                    bytes_received: self.received.get(),
+                });
+                Ok(())
+            }
+            Err(e) => self.fail_round(round, &e).await,
+        }
+    }
+
+    /// Tell the coordinator what went wrong, and wait for the next round.
+    async fn fail_round(&mut self, round: u64, error: &ReplicaError) -> Result<(), Stop> {
+        self.round = None;
+        self.lent.bench.clear();
+        let kind = match error {
+            ReplicaError::Block(BlockError::Stage(StageError::NotFinite { .. })) => FaultKind::NotFinite,
+            // Not finite either: a delta is made of what was trained.
+            ReplicaError::Delta(_) => FaultKind::NotFinite,
+            ReplicaError::Block(BlockError::Stage(StageError::Device(_))) => FaultKind::Device,
+            ReplicaError::Block(_) => FaultKind::Weights,
+            ReplicaError::Codec(_) | ReplicaError::Shape { .. } => FaultKind::BadTensor,
+        };
+        self.fault(round, kind, error.to_string()).await
     }
 
     async fn fetch(&self, token: &str, part: BlobRef) -> Result<Rc<Vec<u8>>, Stop> {

@@ -8,6 +8,7 @@ pub mod devices;
 pub mod host;
 mod kept;
 pub mod link;
+mod replica;
 pub mod schedule;
 mod transfer;
 mod work;
@@ -21,6 +22,7 @@ use connection::{Connection, Lent};
 use devices::Devices;
 use host::{Blobs, Clock, Host, Network};
 use kept::Kept;
+use replica::Bench;
 
 /// Pause before the first try to connect again, in seconds; each further one is twice as long.
 const FIRST_PAUSE: f64 = 0.5;
@@ -79,6 +81,7 @@ pub async fn run<N: Network, C: Clock, B: Blobs>(
 ) -> End {
     let mut pause = FIRST_PAUSE;
     let mut kept = Kept::default();
+    let mut bench = Bench::default();
     let end = loop {
         if leave.is_asked() {
             break End::Left;
@@ -87,7 +90,7 @@ pub async fn run<N: Network, C: Clock, B: Blobs>(
         let closed = match host.network.connect().await {
             Ok(transport) => {
                 let heartbeat = Cell::new(0.0);
-                let lent = Lent { devices: &mut devices, kept: &mut kept };
+                let lent = Lent { devices: &mut devices, kept: &mut kept, bench: &mut bench };
                 Connection::run(host, &transport, lent, &leave, &heartbeat, hello.clone()).await
             }
             Err(e) => Closed::Lost { reason: e.to_string(), progress: false },

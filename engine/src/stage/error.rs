@@ -36,7 +36,7 @@ pub enum StageError {
 }
 
 /// Whether `model` can be computed at all.
-pub(super) fn check_model(model: &ModelSpec) -> Result<(), StageError> {
+pub(crate) fn check_model(model: &ModelSpec) -> Result<(), StageError> {
     let reason = if model.heads == 0 || model.width == 0 || !model.width.is_multiple_of(model.heads) {
         "its width must be a multiple of its number of heads"
     } else if model.vocabulary == 0 || model.positions == 0 {
@@ -48,12 +48,12 @@ pub(super) fn check_model(model: &ModelSpec) -> Result<(), StageError> {
 }
 
 /// Whether `found` numbers came where `expected` are needed.
-pub(super) fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), StageError> {
+pub(crate) fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), StageError> {
     if found == expected { Ok(()) } else { Err(StageError::Length { what, found, expected }) }
 }
 
 /// Whether `tokens` are as many as expected and all in the vocabulary.
-pub(super) fn check_tokens(
+pub(crate) fn check_tokens(
     what: &'static str,
     tokens: &[u32],
     expected: usize,

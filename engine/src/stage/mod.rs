@@ -15,7 +15,7 @@ use protocol::{
 pub use error::StageError;
 
 use compute::{Hidden, Kept, Pass as Way};
-use error::{check_length, check_model, check_tokens};
+pub(crate) use error::{check_length, check_model, check_tokens};
 
 use crate::{
     device::Device,

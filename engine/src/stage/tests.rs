@@ -32,6 +32,7 @@ pub(crate) fn run() -> RunSpec {
         recompute: false,
         wire: Encoding::F32,
         moments: Moments::Full,
+        blocks: None,
     }
 }
 

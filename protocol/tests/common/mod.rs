@@ -10,6 +10,8 @@ use proptest::{
 };
 use protocol::{
     blob::{BlobHash, BlobRef},
+    delta::DeltaEncoding,
+    evaluation::Scores,
     limits,
     message::*,
     refusal::Refusal,
@@ -66,6 +68,15 @@ pub fn sent() -> impl Strategy<Value = Sent> {
         ProbeAnswer => (any::<u32>(), 0..2000u32)
             .prop_map(|(number, padding)| padded(Message::ProbeAnswer { number, padding })),
         SnapshotKept => any::<u64>().prop_map(|steps_done| Message::SnapshotKept { steps_done }).prop_map(bare),
+        Round => round().prop_map(Message::Round).prop_map(bare),
+        DeltaReady => delta_ready().prop_map(Message::DeltaReady).prop_map(bare),
+        Judged => (any::<u64>(), proptest::option::of(text(limits::SENTENCE)))
+            .prop_map(|(round, refused)| Message::Judged(Judged { round, refused }))
+            .prop_map(bare),
+        Evaluate => evaluate().prop_map(Message::Evaluate).prop_map(bare),
+        Evaluated => (any::<u64>(), any::<u32>(), scores())
+            .prop_map(|(round, batch, scores)| Message::Evaluated(Evaluated { round, batch, scores }))
+            .prop_map(bare),
     })
 }
 
@@ -303,17 +314,110 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
             clip_norm,
         },
     );
-    (text(limits::NAME), model, optimizer, any::<[u32; 3]>(), any::<bool>(), encoding(), moments()).prop_map(
-        |(name, model, optimizer, [sequences, context, micro_batches], recompute, wire, moments)| RunSpec {
-            name,
-            model,
-            optimizer,
-            sequences,
-            context,
-            micro_batches,
-            recompute,
-            wire,
-            moments,
+    let sizes = (any::<[u32; 3]>(), any::<bool>());
+    (text(limits::NAME), model, optimizer, sizes, encoding(), moments(), proptest::option::of(blocks()))
+        .prop_map(
+            |(
+                name,
+                model,
+                optimizer,
+                ([sequences, context, micro_batches], recompute),
+                wire,
+                moments,
+                blocks,
+            )| {
+                RunSpec {
+                    name,
+                    model,
+                    optimizer,
+                    sequences,
+                    context,
+                    micro_batches,
+                    recompute,
+                    wire,
+                    moments,
+                    blocks,
+                }
+            },
+        )
+}
+
+fn blocks() -> impl Strategy<Value = BlockSpec> {
+    let delta = one_of_all!(DeltaEncoding {
+        F32 => Just(DeltaEncoding::F32),
+        F16 => Just(DeltaEncoding::F16),
+        Int8 => Just(DeltaEncoding::Int8),
+        TopK => any::<u32>().prop_map(|per_mille| DeltaEncoding::TopK { per_mille }),
+    });
+    (any::<u32>(), real(), real(), real(), real(), real(), delta).prop_map(
+        |(count, sigma_min, sigma_max, p_mean, p_std, gamma, delta)| BlockSpec {
+            count,
+            sigma_min,
+            sigma_max,
+            p_mean,
+            p_std,
+            gamma,
+            delta,
+        },
+    )
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    let numbers = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
+    let rates = vec(real(), 0..=limits::LOCAL_STEPS);
+    (numbers, blob(), blob(), rates, any::<bool>()).prop_map(
+        |((round, block, seed, deadline_ms), base, table, learning_rates, fresh)| Round {
+            round,
+            block,
+            base,
+            table,
+            seed,
+            learning_rates,
+            fresh,
+            deadline_ms,
+        },
+    )
+}
+
+fn delta_ready() -> impl Strategy<Value = DeltaReady> {
+    (any::<u64>(), any::<u32>(), blob(), real(), real(), timings(), vitals()).prop_map(
+        |(round, block, blob, loss, cross_entropy, timings, vitals)| DeltaReady {
+            round,
+            block,
+            blob,
+            loss: loss as f32,
+            cross_entropy: cross_entropy as f32,
+            timings,
+            vitals,
+        },
+    )
+}
+
+fn evaluate() -> impl Strategy<Value = Evaluate> {
+    (any::<[u64; 2]>(), any::<[u32; 2]>(), vec(blob(), 0..=limits::BLOBS), blob()).prop_map(
+        |([round, seed], [batch, draws], blocks, table)| Evaluate {
+            round,
+            batch,
+            blocks,
+            table,
+            seed,
+            draws,
+        },
+    )
+}
+
+fn scores() -> impl Strategy<Value = Scores> {
+    let list = || vec(real(), 0..=limits::BLOCKS);
+    (real(), any::<u32>(), real(), real(), (list(), list(), list(), list())).prop_map(
+        |(one_draw, draws, many_draws, from_zero, (chain, alone, local, scrambled))| Scores {
+            one_draw,
+            draws,
+            many_draws,
+            from_zero,
+            chain,
+            alone,
+            local,
+            scrambled,
         },
     )
 }

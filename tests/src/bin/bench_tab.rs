@@ -111,6 +111,7 @@ fn run(shape: &Shape) -> RunSpec {
         recompute: false,
         wire: Encoding::F32,
         moments: Moments::Full,
+        blocks: None,
     }
 }
 

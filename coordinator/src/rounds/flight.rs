@@ -1,0 +1,109 @@
+//! A round under way: who works on what, and what has come of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use protocol::{blob::BlobRef, message::DeltaReady};
+
+use super::DeltaRefusal;
+use crate::run::event::{Traffic, WorkerId};
+
+/// How far a replica has come.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    Working,
+    /// Its delta is being looked at.
+    Checking(DeltaReady),
+    Accepted(Accepted),
+    /// Nothing more is expected of it in this round.
+    Out,
+}
+
+/// An accepted delta.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted {
+    pub blob: BlobRef,
+    /// Length of the delta.
+    pub norm: f64,
+    pub cross_entropy: f64,
+    pub traffic: Traffic,
+}
+
+/// One worker's share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replica {
+    pub block: u32,
+    /// Its number in the round.
+    pub slot: u32,
+    /// The round that AdamW's moments go back to; None where a round in between did not count.
+    pub moments_since: Option<u64>,
+    pub progress: Progress,
+    /// Seconds from the opening to its delta.
+    pub arrived: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flight {
+    pub round: u64,
+    pub opened: Duration,
+    /// Seconds it may take.
+    pub deadline: f64,
+    pub replicas: BTreeMap<WorkerId, Replica>,
+}
+
+impl Flight {
+    pub fn elapsed(&self, now: Duration) -> f64 {
+        now.saturating_sub(self.opened).as_secs_f64()
+    }
+
+    /// Takes a worker's word that its delta lies in the store.
+    pub fn ready(&mut self, now: Duration, worker: WorkerId, ready: DeltaReady) -> Result<(), DeltaRefusal> {
+        let (round, elapsed) = (self.round, self.elapsed(now));
+        if ready.round < round {
+            return Err(DeltaRefusal::Late { round: ready.round });
+        }
+        if ready.round > round {
+            return Err(DeltaRefusal::Stale { found: ready.round, expected: round });
+        }
+        let replica = self.replicas.get_mut(&worker).ok_or(DeltaRefusal::NotAssigned { round })?;
+        if ready.block != replica.block {
+            return Err(DeltaRefusal::OtherBlock { found: ready.block, expected: replica.block });
+        }
+        if replica.progress != Progress::Working {
+            return Err(DeltaRefusal::Twice { round });
+        }
+        replica.arrived = Some(elapsed);
+        replica.progress = Progress::Checking(ready);
+        Ok(())
+    }
+
+    /// Nothing more is to be expected of this worker; what was accepted stays.
+    pub fn give_up(&mut self, worker: WorkerId) {
+        if let Some(replica) = self.replicas.get_mut(&worker)
+            && !matches!(replica.progress, Progress::Accepted(_))
+        {
+            replica.progress = Progress::Out;
+        }
+    }
+
+    pub fn accepted(&self) -> impl Iterator<Item = (WorkerId, &Replica, &Accepted)> {
+        self.replicas.iter().filter_map(|(worker, replica)| match &replica.progress {
+            Progress::Accepted(accepted) => Some((*worker, replica, accepted)),
+            _ => None,
+        })
+    }
+
+    /// Whether nobody is at work any more.
+    pub fn is_settled(&self) -> bool {
+        let settled = |replica: &Replica| matches!(replica.progress, Progress::Accepted(_) | Progress::Out);
+        self.replicas.values().all(settled)
+    }
+
+    /// Whether a delta is being looked at: the round waits for that.
+    pub fn is_checking(&self) -> bool {
+        self.replicas.values().any(|replica| matches!(replica.progress, Progress::Checking(_)))
+    }
+
+    pub fn participation(&self) -> f64 {
+        self.accepted().count() as f64 / self.replicas.len().max(1) as f64
+    }
+}
