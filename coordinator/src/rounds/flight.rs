@@ -76,10 +76,10 @@ impl Flight {
         Ok(())
     }
 
-    /// Nothing more is to be expected of this worker; what was accepted stays.
+    /// Nothing more is to be expected of this worker; what it has sent counts all the same.
     pub fn give_up(&mut self, worker: WorkerId) {
         if let Some(replica) = self.replicas.get_mut(&worker)
-            && !matches!(replica.progress, Progress::Accepted(_))
+            && replica.progress == Progress::Working
         {
             replica.progress = Progress::Out;
         }

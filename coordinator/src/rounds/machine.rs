@@ -591,7 +591,9 @@ impl Machine {
                     self.enter(self.phase, "measuring the last weights".into(), out);
                 }
             }
-        } else if !self.paused {
+        } else if self.paused {
+            self.refresh_waiting(out);
+        } else {
             self.open_round(out);
         }
         self.deal_evaluation(out);
@@ -806,7 +808,7 @@ impl Machine {
                 evaluation: None,
                 participation: Some(participation),
             };
-            if due && self.evaluation.is_none() || !self.points.is_empty() {
+            if due && (last || self.evaluation.is_none()) || !self.points.is_empty() {
                 self.points.push_back(point);
             } else {
                 self.publish(point, out);
@@ -897,19 +899,20 @@ impl Machine {
         self.evaluation = None;
         self.evaluated = Some((round, scores.clone()));
         out.push(Action::Record(Record::Evaluated { round, scores: scores.clone() }));
-        if let Some(point) = self.points.front_mut() {
+        let step = (round * u64::from(self.rounds.local_steps)).min(self.settings.steps);
+        if let Some(point) = self.points.iter_mut().find(|point| point.step == step) {
             point.validation_loss = Some(scores.one_draw);
             point.evaluation = Some(scores);
         }
-        while let Some(point) = self.points.pop_front() {
+        // If it was an older round's turn, the last weights are still to be measured.
+        let older = self.published.round >= self.rounds.rounds && round < self.published.round;
+        let hold = usize::from(older);
+        while self.points.len() > hold
+            && let Some(point) = self.points.pop_front()
+        {
             self.publish(point, out);
         }
-        // The last weights, if it was an older round's turn.
-        let last = self.published.round >= self.rounds.rounds && self.flight.is_none();
-        if last && round < self.published.round {
-            if let Some(point) = self.curve.pop() {
-                self.points.push_back(point);
-            }
+        if older {
             self.evaluation = Some(Evaluation::new(self.published.clone(), self.settings.validation_batches));
             self.measure_at_home(out);
         }

@@ -24,6 +24,8 @@ mod replica;
 mod round;
 pub mod shapes;
 pub mod sweep;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 pub use replica::{BlockError, Replica, StepScore};
