@@ -24,6 +24,7 @@ use super::{
     evaluation::{Evaluation, Evaluator},
     flight::{Accepted, Flight, Progress, Replica},
     keeper::Averaged,
+    local_steps,
     manifest::{Totals, Work},
     placement::{Candidate, place},
     seeds,
@@ -329,7 +330,7 @@ impl Machine {
 
     /// Local steps of each block so far.
     fn steps_done(&self) -> u64 {
-        (self.published.round * u64::from(self.rounds.local_steps)).min(self.settings.steps)
+        local_steps::done(self.published.round, self.rounds.local_steps, self.settings.steps)
     }
 
     fn workers_wanted(&self) -> u32 {
@@ -624,7 +625,8 @@ impl Machine {
         let round = self.published.round;
         let expected: Vec<f64> = candidates.iter().map(|candidate| candidate.seconds).collect();
         let deadline = self.deadlines.seconds(&expected);
-        let rates = self.learning_rates(round);
+        let steps = local_steps::of_round(round, self.rounds.local_steps, self.settings.steps);
+        let rates: Vec<f64> = steps.map(|step| self.settings.learning_rate.at(step)).collect();
         let mut replicas = BTreeMap::new();
         for (slot, (worker, block)) in (0..).zip(place(&candidates, &self.updates)) {
             let known = self.known.entry(worker).or_default();
@@ -660,13 +662,6 @@ impl Machine {
         self.flight = Some(Flight { round, opened: self.now, deadline, replicas });
         let words = format!("round {} on {count} worker{}", round + 1, if count == 1 { "" } else { "s" });
         self.enter(Phase::Training, words, out);
-    }
-
-    /// The rate of each local step; the last round has what is left.
-    fn learning_rates(&self, round: u64) -> Vec<f64> {
-        let first = round * u64::from(self.rounds.local_steps);
-        let end = (first + u64::from(self.rounds.local_steps)).min(self.settings.steps);
-        (first..end).map(|step| self.settings.learning_rate.at(step)).collect()
     }
 
     /// Seconds from the opening of a round to this worker's delta.
@@ -740,7 +735,7 @@ impl Machine {
         }
         let round = flight.round;
         let done = round + 1;
-        let steps = |rounds: u64| (rounds * u64::from(self.rounds.local_steps)).min(self.settings.steps);
+        let steps = |rounds| local_steps::done(rounds, self.rounds.local_steps, self.settings.steps);
         let checkpoint = done >= self.rounds.rounds
             || self.stopping
             || steps(done) / self.settings.snapshot_every > steps(round) / self.settings.snapshot_every;
@@ -899,7 +894,7 @@ impl Machine {
         self.evaluation = None;
         self.evaluated = Some((round, scores.clone()));
         out.push(Action::Record(Record::Evaluated { round, scores: scores.clone() }));
-        let step = (round * u64::from(self.rounds.local_steps)).min(self.settings.steps);
+        let step = local_steps::done(round, self.rounds.local_steps, self.settings.steps);
         if let Some(point) = self.points.iter_mut().find(|point| point.step == step) {
             point.validation_loss = Some(scores.one_draw);
             point.evaluation = Some(scores);

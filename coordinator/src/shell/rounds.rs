@@ -22,7 +22,7 @@ use crate::{
         tokenizer::SavedTokenizer,
         windows::{TrainWindows, ValidationWindows},
     },
-    rounds::{DeltaRefusal, Keeper, Published, RoundManifest, seeds, windows},
+    rounds::{DeltaRefusal, Keeper, Published, RoundManifest, local_steps, seeds, windows},
     run::event::{Action, Event, Windows},
     storage::{checkpoint, data_dir::DataDir, rounds},
 };
@@ -113,8 +113,8 @@ impl Rounds {
         let (to, tokens, steps) = match of {
             Windows::Round { round, block, slot } => {
                 let RoundsSetup { local_steps, slots, steps, .. } = self.setup;
-                let first = round * u64::from(local_steps);
-                let count = steps.saturating_sub(first).min(u64::from(local_steps)) as u32;
+                let range = local_steps::of_round(round, local_steps, steps);
+                let (first, count) = (range.start, (range.end - range.start) as u32);
                 let tokens = windows::of_round(train, round, slot, count, local_steps, slots);
                 let pass = Pass::Train { micro_batch: slot };
                 (Address { epoch: round, step: first, pass, hop: block }, tokens, Some(count))
@@ -265,7 +265,7 @@ impl Worker {
         let published =
             publish(&self.shared.blobs, &self.setup.data_dir, &self.keeper, manifest, round).await?;
         if checkpoint {
-            let steps = (round * u64::from(self.setup.local_steps)).min(self.setup.steps);
+            let steps = local_steps::done(round, self.setup.local_steps, self.setup.steps);
             let place = checkpoint::write(
                 &self.setup.data_dir.checkpoints(),
                 steps,

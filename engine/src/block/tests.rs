@@ -107,7 +107,7 @@ fn euler_steps_land_on_the_target_at_sigma_zero_and_shrink_the_noise_in_proporti
 }
 
 #[test]
-fn scores_from_noise_do_not_depend_on_the_targets_and_training_lowers_them() {
+fn training_lowers_the_scores_and_a_sweep_depends_on_context_and_noise_alone() {
     let run = run(2);
     let [n, t] = SHAPE;
     let vocabulary = run.model.vocabulary;
@@ -142,7 +142,8 @@ fn scores_from_noise_do_not_depend_on_the_targets_and_training_lowers_them() {
     assert!(after.one_draw < before.one_draw - 0.5, "{} to {}", before.one_draw, after.one_draw);
     assert!(after.local[0] < before.local[0] - 0.5);
     assert_eq!(after.chain.last(), Some(&after.one_draw));
-    assert_eq!(after.one_draw, block_on(evaluate(&model, &windows, SHAPE, 9, 1)).unwrap().many_draws);
+    let one = block_on(evaluate(&model, &windows, SHAPE, 9, 1)).unwrap();
+    assert!((after.one_draw - one.many_draws).abs() < 1e-5, "one draw averaged is one draw");
 
     // What a sweep says is a function of the context and the noise alone.
     let (x, _) = super::round::halves(&windows, t);

@@ -1,0 +1,121 @@
+//! `cohort evaluate`: how good a run's newest checkpoint is on held-out text, with its controls.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, ensure};
+use engine::{
+    block::{Replica, evaluate::evaluate as measure, layers_per_block, sweep::Composed},
+    checkpoint::Checkpoint,
+    device::Device,
+    stage::{HopInput, Stage},
+};
+use protocol::{
+    evaluation::Scores,
+    message::Pass,
+    spec::{Hop, RunSpec},
+};
+
+use crate::{
+    config::RunConfig,
+    data::windows::ValidationWindows,
+    recheck::dataset,
+    rounds::{seeds, windows},
+    storage::{checkpoint, data_dir::DataDir, rounds},
+};
+
+/// What to measure, and how thoroughly.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Held-out batches; at most as many as there are.
+    pub batches: u32,
+    /// K of the scores with several draws.
+    pub draws: u32,
+    /// Train the two autoregressive references too.
+    pub references: bool,
+}
+
+/// An autoregressive model trained on as much layer work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    pub layers: u32,
+    pub steps: u64,
+    pub cross_entropy: f64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    Pipeline { step: u64, cross_entropy: f64 },
+    Blocks { step: u64, layers_per_block: u32, scores: Scores, references: Vec<Reference> },
+}
+
+/// Measures the newest checkpoint in the data directory. `told` hears what is being done.
+///
+/// # Errors
+///
+/// A folder without a run or a checkpoint, in words.
+pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> anyhow::Result<Report> {
+    let (config, data_dir) = DataDir::look_into(folder)?;
+    let newest = checkpoint::list(&data_dir.checkpoints())?.pop();
+    let place = newest.with_context(|| {
+        format!("{} has no checkpoint yet; wait for the first, or let the run go on", folder.display())
+    })?;
+    let step = place.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse().ok());
+    let step: u64 = step.context("the checkpoint's folder has no step in its name")?;
+    told(&format!("measuring {}", place.display()));
+    let data = dataset(&config, &data_dir)?;
+    let run = config.run_spec(data.tokenizer.vocabulary());
+    let validation = data.validation_windows(config.training.window_shape())?;
+    let batches = u64::from(options.batches).min(validation.batches()) as u32;
+    let weights = fs::read(place.join("model.safetensors"))?;
+    let Some(blocks) = run.blocks else {
+        let config = fs::read_to_string(place.join("config.json"))?;
+        let cross_entropy = of_pipeline(&run, Checkpoint { config, weights }, &validation, batches)?;
+        return Ok(Report::Pipeline { step, cross_entropy });
+    };
+    let replicas = (0..blocks.count)
+        .map(|block| Replica::import(&run, block, &[&weights], &Device::Host))
+        .collect::<Result<Vec<_>, _>>()?;
+    let shape = [run.sequences as usize, run.context as usize];
+    let scores = futures::executor::block_on(async {
+        let model = Composed::new(replicas).await?;
+        let mut all = Vec::new();
+        for batch in 0..batches {
+            let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
+            let seed = seeds::evaluation(config.training.seed, batch);
+            all.push(measure(&model, &windows, shape, seed, options.draws).await?);
+        }
+        anyhow::Ok(Scores::mean(&all))
+    })?;
+    let scores = scores.context("there is no held-out batch to measure on")?;
+    let layers_per_block = layers_per_block(&run.model, &blocks).context("the blocks do not fit the layers")?;
+    let references = match options.references {
+        true => references(&config, &run, &data, &validation, batches, &data_dir, &mut told)?,
+        false => vec![],
+    };
+    Ok(Report::Blocks { step, layers_per_block, scores, references })
+}
+
+/// Mean cross-entropy of a GPT-2.
+fn of_pipeline(
+    run: &RunSpec,
+    checkpoint: Checkpoint,
+    validation: &ValidationWindows,
+    batches: u32,
+) -> anyhow::Result<f64> {
+    let (model, parameters) = checkpoint.load(&Device::Host)?;
+    let hops = [Hop { index: 0, part: engine::shapes::whole(&model) }];
+    let mut stage = Stage::for_inference(&model, &hops, &Device::Host, parameters)?;
+    let shape = [run.sequences as usize, run.context as usize];
+    let mut total = 0.0;
+    for batch in 0..batches {
+        let windows = validation.batch(u64::from(batch));
+        let pass = Pass::Validate { batch };
+        let input = HopInput::Tokens(&windows.inputs);
+        let loss =
+            futures::executor::block_on(stage.loss(0, pass, input, &windows.targets, shape, 1.0))?.loss;
+        total += f64::from(loss);
+    }
+    ensure!(batches > 0, "there is no held-out batch to measure on");
+    Ok(total / f64::from(batches))
+}
