@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use coordinator::{generate, predict, serve};
+use coordinator::{evaluate, generate, predict, recheck, serve};
 use protocol::{spec::Backend, view::Phase};
 use tracing_subscriber::EnvFilter;
 
@@ -65,6 +65,25 @@ enum Command {
         /// round_trip_ms.
         #[arg(long, value_name = "FILE")]
         devices: Option<PathBuf>,
+    },
+    /// Measure a run's newest checkpoint on held-out text; in block mode with all controls.
+    Evaluate {
+        /// Data directory of the run, such as cohort-data/<name of the run>.
+        data_dir: PathBuf,
+        /// Held-out batches.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+        batches: u32,
+        /// Draws of noise whose probabilities are averaged.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+        /// Train the two autoregressive references on as much layer work too: that takes about as long as the run did.
+        #[arg(long)]
+        references: bool,
+    },
+    /// Block mode: do accepted work again from the published weights, and compare it with what was sent.
+    Recheck {
+        /// Data directory of the run, such as cohort-data/<name of the run>.
+        data_dir: PathBuf,
     },
     /// Continue a text with a checkpoint.
     Generate {
@@ -128,6 +147,13 @@ pub fn run() -> anyhow::Result<()> {
             }
             Ok(())
         }
+        Command::Evaluate { data_dir, batches, draws, references } => {
+            let options = evaluate::Options { batches, draws, references };
+            let report = evaluate::evaluate(&data_dir, options, |words| eprintln!("{words}"))?;
+            print!("{report}");
+            Ok(())
+        }
+        Command::Recheck { data_dir } => recheck_in_words(&data_dir),
         Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {
             let sampling = engine::generate::Sampling { temperature, top_k, seed };
             let mut out = std::io::stdout().lock();
@@ -135,6 +161,27 @@ pub fn run() -> anyhow::Result<()> {
             Ok(writeln!(out)?)
         }
     }
+}
+
+fn recheck_in_words(data_dir: &std::path::Path) -> anyhow::Result<()> {
+    let findings = recheck::recheck(data_dir)?;
+    if findings.is_empty() {
+        bail!("{}: no round is kept whose work could be done again; see snapshots.keep", data_dir.display());
+    }
+    for finding in &findings {
+        let recheck::Finding { round, worker, block, outcome, tolerance } = finding;
+        let words = match outcome {
+            Ok(distance) if distance <= tolerance => format!("as sent, off by {distance:.2e} of its length"),
+            Ok(distance) => {
+                format!("NOT as sent: off by {distance:.2e} of its length, {tolerance} is allowed")
+            }
+            Err(error) => format!("cannot be done again: {error}"),
+        };
+        println!("round {round}, block {block}, {worker}: {words}");
+    }
+    let off = findings.iter().filter(|finding| finding.is_off()).count();
+    anyhow::ensure!(off == 0, "{off} of {} pieces of work are not what was asked for", findings.len());
+    Ok(())
 }
 
 /// To stderr, so that stdout is for what was asked.

@@ -1,6 +1,6 @@
 //! `cohort evaluate`: how good a run's newest checkpoint is on held-out text, with its controls.
 
-use std::{fs, path::Path};
+use std::{fmt, fs, path::Path};
 
 use anyhow::{Context, ensure};
 use engine::{
@@ -17,8 +17,9 @@ use protocol::{
 
 use crate::{
     config::RunConfig,
-    data::windows::ValidationWindows,
+    data::{Dataset, windows::ValidationWindows},
     recheck::dataset,
+    reference,
     rounds::{seeds, windows},
     storage::{checkpoint, data_dir::DataDir, rounds},
 };
@@ -88,7 +89,8 @@ pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> 
         anyhow::Ok(Scores::mean(&all))
     })?;
     let scores = scores.context("there is no held-out batch to measure on")?;
-    let layers_per_block = layers_per_block(&run.model, &blocks).context("the blocks do not fit the layers")?;
+    let layers_per_block =
+        layers_per_block(&run.model, &blocks).context("the blocks do not fit the layers")?;
     let references = match options.references {
         true => references(&config, &run, &data, &validation, batches, &data_dir, &mut told)?,
         false => vec![],
@@ -118,4 +120,93 @@ fn of_pipeline(
     }
     ensure!(batches > 0, "there is no held-out batch to measure on");
     Ok(total / f64::from(batches))
+}
+
+/// The references: accepted local steps times L_b layers, spent on one model of L_b layers and on one of all.
+fn references(
+    config: &RunConfig,
+    run: &RunSpec,
+    data: &Dataset,
+    validation: &ValidationWindows,
+    batches: u32,
+    data_dir: &DataDir,
+    told: &mut impl FnMut(&str),
+) -> anyhow::Result<Vec<Reference>> {
+    let manifest = rounds::list(&data_dir.snapshots())?.pop().context("the run has no round yet")?;
+    let local_steps = manifest.totals.accepted * u64::from(config.rounds.local_steps);
+    ensure!(local_steps > 0, "no work has been accepted yet; there is nothing to compare with");
+    let each = run.model.layers / run.blocks.map_or(1, |blocks| blocks.count);
+    let training = &config.training;
+    let rate = crate::serve::learning_rate(training);
+    let mut train = data.train_windows(training.seed, training.window_shape(), 1)?;
+    let mut found = Vec::new();
+    for layers in [each, run.model.layers] {
+        let steps = reference::equal_steps(local_steps, each, layers);
+        let tenth = (steps / 10).max(1);
+        let heard = |done: u64| {
+            if done.is_multiple_of(tenth) {
+                told(&format!("training the reference of {layers} layers: step {done} of {steps}"));
+            }
+        };
+        let seed = training.seed;
+        let cross_entropy =
+            reference::train(run, layers, steps, &rate, &mut train, validation, batches, seed, heard)?;
+        found.push(Reference { layers, steps, cross_entropy });
+        if each == run.model.layers {
+            break; // one block: both are the same
+        }
+    }
+    Ok(found)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (step, layers_per_block, scores, references) = match self {
+            Report::Pipeline { step, cross_entropy } => {
+                return writeln!(f, "step {step}: cross-entropy {cross_entropy:.4} nats per token");
+            }
+            Report::Blocks { step, layers_per_block, scores, references } => {
+                (step, layers_per_block, scores, references)
+            }
+        };
+        writeln!(
+            f,
+            "Cross-entropy in nats per token on held-out text, after {step} local steps of each block.\n"
+        )?;
+        let mut line = |name: String, value: f64, words: &str| writeln!(f, "{name:<34}{value:>8.4}  {words}");
+        line("from noise, one draw".into(), scores.one_draw, "the headline: one sweep through all blocks")?;
+        let draws = scores.draws;
+        line(
+            format!("from noise, {draws} draws averaged"),
+            scores.many_draws,
+            "how much of it is the draw's luck",
+        )?;
+        line("from zeros".into(), scores.from_zero, "one sweep that starts without noise")?;
+        for (step, value) in (1..).zip(&scores.chain) {
+            line(
+                format!("after step {step} of the sweep"),
+                *value,
+                "whether the chain gains from step to step",
+            )?;
+        }
+        for (block, value) in (1..).zip(&scores.alone) {
+            line(format!("block {block} alone, from noise"), *value, "what the chain has to beat")?;
+        }
+        for (block, value) in (1..).zip(&scores.local) {
+            line(format!("block {block}, local"), *value, "LEAKY: the answer shines through the noise")?;
+        }
+        for (block, value) in (1..).zip(&scores.scrambled) {
+            line(format!("block {block}, local, false context"), *value, "what the leak alone gives")?;
+        }
+        for Reference { layers, steps, cross_entropy } in references {
+            let words =
+                if layers == layers_per_block { "as deep as a block" } else { "as deep as all blocks" };
+            let words = format!("a GPT-2 {words}, {steps} steps: the same layer work");
+            line(format!("autoregressive, {layers} layers"), *cross_entropy, &words)?;
+        }
+        if references.is_empty() {
+            writeln!(f, "\nWithout the autoregressive references; --references trains them.")?;
+        }
+        Ok(())
+    }
 }

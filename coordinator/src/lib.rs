@@ -5,11 +5,13 @@
 pub mod block_mode;
 pub mod config;
 pub mod data;
+pub mod evaluate;
 pub mod generate;
 pub mod mode;
 pub mod pages;
 pub mod plan;
 pub mod predict;
+pub mod recheck;
 pub mod reference;
 pub mod rounds;
 pub mod run;

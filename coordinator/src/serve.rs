@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     block_mode,
-    config::{ConfigFault, ModeName, RunConfig},
+    config::{ConfigFault, ModeName, RunConfig, TrainingConfig},
     data::Dataset,
     mode::Mode,
     run::{self, machine::Settings},
@@ -75,6 +75,10 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     if let Some(start_with) = options.start_with {
         match config.mode {
             ModeName::Pipeline => config.pipeline.start_with = start_with,
+            ModeName::Block if start_with < config.blocks.count => bail!(
+                "--start-with {start_with} cannot place {} blocks; wait for at least as many workers",
+                config.blocks.count
+            ),
             ModeName::Block => config.rounds.start_with = start_with,
         }
     }
@@ -214,6 +218,16 @@ async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Datas
     Ok(dataset)
 }
 
+/// The rate by step.
+pub fn learning_rate(training: &TrainingConfig) -> LearningRate {
+    LearningRate {
+        peak: training.learning_rate,
+        floor: training.final_learning_rate,
+        warmup_steps: training.warmup_steps,
+        total_steps: training.steps,
+    }
+}
+
 /// Numbers in the whole model.
 fn numbers(run: &protocol::spec::RunSpec) -> u64 {
     block_mode::numbers(run).unwrap_or_else(|| crate::plan::parameters(&run.model))
@@ -230,12 +244,7 @@ pub(crate) fn settings(config: &RunConfig, dataset: &Dataset, validation_batches
             ModeName::Pipeline => config.pipeline.start_with,
             ModeName::Block => config.rounds.start_with,
         },
-        learning_rate: LearningRate {
-            peak: training.learning_rate,
-            floor: training.final_learning_rate,
-            warmup_steps: training.warmup_steps,
-            total_steps: training.steps,
-        },
+        learning_rate: learning_rate(training),
         validate_every: training.validate_every,
         validation_batches: u64::from(training.validation_batches).min(validation_batches) as u32,
         snapshot_every: config.snapshots.every,

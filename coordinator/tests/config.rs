@@ -6,9 +6,11 @@ use coordinator::{
     config::{ConfigFault, PRESETS, RunConfig},
     data::{corpus::Source, tokenizer::TokenizerKind},
     plan::Stages,
+    rounds::deadline::DeadlinePolicy,
 };
+use engine::aggregate::{Aggregator, OuterStep};
 use proptest::prelude::*;
-use protocol::tensor::Encoding;
+use protocol::{delta::DeltaEncoding, tensor::Encoding};
 
 fn faults(text: &str) -> Vec<ConfigFault> {
     RunConfig::parse(text, "run.toml").expect_err("faulty")
@@ -347,4 +349,65 @@ proptest! {
         let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
         prop_assert_eq!(again, config);
     }
+}
+
+const BLOCKS: &str = "mode = \"block\"\n[model]\nlayers = 6\n";
+
+#[test]
+fn block_mode_is_read_and_comes_back_from_its_own_text() {
+    let text = format!(
+        "{BLOCKS}[blocks]\ncount = 2\nsigma_min = 0.5\nsigma_max = 8\ngamma = 0\n[rounds]\nlocal_steps = 7\n\
+         delta = \"topk\"\ntop_k_per_mille = 10\naggregator = \"centred_clip\"\nclip_radius = 0.5\nouter = \"nesterov\"\n\
+         deadline = 2.5\nmoments = \"fresh\"\nevaluate_by = \"workers\"\n"
+    );
+    let config = RunConfig::parse(&text, "run.toml").expect("sound");
+    let spec = config.run_spec(256);
+    let blocks = spec.blocks.expect("block mode");
+    assert_eq!((blocks.count, blocks.sigma_min, blocks.sigma_max, blocks.gamma), (2, 0.5, 8.0, 0.0));
+    assert_eq!(blocks.delta, DeltaEncoding::TopK { per_mille: 10 });
+    assert_eq!(config.rounds.aggregator(), Aggregator::CentredClip { radius: Some(0.5), iterations: 3 });
+    assert_eq!(config.rounds.outer(), OuterStep::Nesterov { learning_rate: 0.7, momentum: 0.9 });
+    assert_eq!(config.rounds.deadline_policy(), DeadlinePolicy::Fixed { seconds: 2.5 });
+    assert_eq!(config.rounds.start_with, 2, "each block has a worker by default");
+    let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+    assert_eq!(again, config);
+    assert_eq!(RunConfig::default().run_spec(256).blocks, None);
+}
+
+#[test]
+fn what_makes_no_sense_in_block_mode_is_named_with_what_to_do() {
+    let cases = [
+        (
+            "[blocks]\nsigma_min = 10\n",
+            "blocks.sigma_min",
+            "make blocks.sigma_min smaller than blocks.sigma_max",
+        ),
+        ("[blocks]\nsigma_max = 1\n", "blocks.sigma_max", "make blocks.sigma_min smaller"),
+        ("[blocks]\nsigma_min = 0\n", "blocks.sigma_min", "above 0"),
+        ("[blocks]\ncount = 0\n", "blocks.count", "from 1 to 512"),
+        ("[blocks]\ncount = 4\n", "blocks.count", "a multiple of blocks.count"),
+        ("[blocks]\ngamma = -0.1\n", "blocks.gamma", "at least 0"),
+        ("[rounds]\nstart_with = 2\n", "rounds.start_with", "lower blocks.count"),
+        ("[session]\nmax_workers = 2\n", "session.max_workers", "raise session.max_workers"),
+        ("[rounds]\ndelta = \"f64\"\n", "rounds.delta", "there is no \"f64\""),
+        ("[rounds]\naggregator = \"medain\"\n", "rounds.aggregator", "did you mean \"median\"?"),
+        ("[rounds]\ndeadline = 0\n", "rounds.deadline", "\"adaptive\" or a number of seconds"),
+        (
+            "[rounds]\nleast_participation = 0.9\n",
+            "rounds.least_participation",
+            "lower rounds.least_participation",
+        ),
+        ("[rounds]\nlongest_seconds = 30\n", "rounds.longest_seconds", "several leases long"),
+        ("[rounds]\nouter_momentum = 1\n", "rounds.outer_momentum", "below 1"),
+        ("[pipeline]\nwire = \"f16\"\n", "pipeline.wire", "set mode = \"pipeline\""),
+    ];
+    for (text, field, words) in cases {
+        let found = faults(&format!("{BLOCKS}{text}"));
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert_eq!(found[0].field, field, "{text}");
+        assert!(found[0].message.contains(words), "{text}: {}", found[0].message);
+        assert_eq!(found[0].line, Some(5), "{text}");
+    }
+    let found = faults("[rounds]\nlocal_steps = 5\n");
+    assert!(found[0].message.contains("set mode = \"block\""), "{found:?}");
 }

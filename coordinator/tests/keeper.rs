@@ -28,7 +28,14 @@ const RULES: Rules = Rules {
 fn run() -> RunSpec {
     RunSpec {
         name: "keeper".into(),
-        model: ModelSpec { vocabulary: 11, positions: 6, width: 8, heads: 2, layers: 2, tie_embeddings: false },
+        model: ModelSpec {
+            vocabulary: 11,
+            positions: 6,
+            width: 8,
+            heads: 2,
+            layers: 2,
+            tie_embeddings: false,
+        },
         optimizer: OptimizerSpec {
             beta1: 0.9,
             beta2: 0.95,
@@ -104,7 +111,8 @@ fn every_kind_of_wrong_delta_is_refused_and_the_weights_stay() {
         tensors[0].resize(header.lengths[0] as usize, 0.01);
         encode(&header, &tensors, None).unwrap()
     };
-    let absurd = encode(&header, &tensors.iter().map(|t| vec![0.6; t.len()]).collect::<Vec<_>>(), None).unwrap();
+    let absurd =
+        encode(&header, &tensors.iter().map(|t| vec![0.6; t.len()]).collect::<Vec<_>>(), None).unwrap();
     let mut not_finite = with(|_| {});
     let end = not_finite.len();
     not_finite[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());

@@ -24,15 +24,8 @@ use coordinator::{
 use engine::learning_rate::LearningRate;
 use proptest::{collection::vec, prelude::*};
 use protocol::{
-    VERSION,
-    blob::BlobRef,
-    delta::DeltaEncoding,
-    evaluation::Scores,
-    message::*,
-    refusal::Refusal,
-    spec::*,
-    tensor::Encoding,
-    view::Phase,
+    VERSION, blob::BlobRef, delta::DeltaEncoding, evaluation::Scores, message::*, refusal::Refusal, spec::*,
+    tensor::Encoding, view::Phase,
 };
 
 const BLOCKS: u32 = 3;
@@ -41,7 +34,14 @@ const ROUNDS: u64 = 6;
 fn settings(start_with: u32, validate_every: u64) -> Settings {
     let run = RunSpec {
         name: "rounds".into(),
-        model: ModelSpec { vocabulary: 11, positions: 8, width: 8, heads: 2, layers: 3, tie_embeddings: false },
+        model: ModelSpec {
+            vocabulary: 11,
+            positions: 8,
+            width: 8,
+            heads: 2,
+            layers: 3,
+            tie_embeddings: false,
+        },
         optimizer: OptimizerSpec {
             beta1: 0.9,
             beta2: 0.95,
@@ -180,7 +180,11 @@ impl World {
         match action {
             Action::Send { worker, message } => match message {
                 Message::Round(round) => {
-                    assert_eq!(round.round, self.machine.published().round, "a round starts from what is published");
+                    assert_eq!(
+                        round.round,
+                        self.machine.published().round,
+                        "a round starts from what is published"
+                    );
                     assert_eq!(round.base, self.machine.published().blocks[round.block as usize]);
                     assert_eq!(round.table, self.machine.published().table);
                     let steps = if round.round + 1 == ROUNDS { 7 } else { 10 };
@@ -192,7 +196,10 @@ impl World {
                 _ => {}
             },
             Action::SendWindows { windows: Windows::Round { round, slot, .. }, .. } => {
-                assert!(self.windows.insert((round, slot)), "no two replicas of a round have the same windows");
+                assert!(
+                    self.windows.insert((round, slot)),
+                    "no two replicas of a round have the same windows"
+                );
             }
             Action::SendWindows { .. } => {}
             Action::CheckDelta { worker, published, .. } => self.checks.push((worker, published.round)),
@@ -228,7 +235,8 @@ impl World {
     fn join(&mut self, memory_bytes: u64) -> WorkerId {
         let worker = WorkerId(self.next);
         self.next += 1;
-        let hello = Hello { protocol: VERSION, build: "test".into(), kind: WorkerKind::Native, name: "w".into() };
+        let hello =
+            Hello { protocol: VERSION, build: "test".into(), kind: WorkerKind::Native, name: "w".into() };
         self.tasks.insert(worker, None);
         self.handle(Event::Joined { worker, hello, token: "t".into() });
         if self.tasks.contains_key(&worker) {
@@ -367,10 +375,15 @@ fn late_stale_foreign_and_second_deltas_are_refused_with_their_reason() {
         world.refused(),
         ["delta_stale", "delta_other_block", "delta_twice", "delta_not_assigned", "delta_late"]
     );
-    let told: Vec<WorkerId> =
-        world.judged.iter().filter(|(_, judged)| judged.refused.is_some()).map(|(worker, _)| *worker).collect();
+    let told: Vec<WorkerId> = world
+        .judged
+        .iter()
+        .filter(|(_, judged)| judged.refused.is_some())
+        .map(|(worker, _)| *worker)
+        .collect();
     assert_eq!(told, [workers[0], workers[0], workers[0], late, workers[2]], "each hears it at once");
-    let missed = |record: &Record| matches!(record, Record::DeltaMissed { worker, .. } if *worker == workers[2]);
+    let missed =
+        |record: &Record| matches!(record, Record::DeltaMissed { worker, .. } if *worker == workers[2]);
     assert_eq!(world.records.iter().filter(|record| missed(record)).count(), 1);
     assert_eq!(world.ledger.len(), 2);
 }

@@ -10,6 +10,7 @@ pub mod curves;
 pub mod process;
 pub mod proxy;
 pub mod runs;
+pub mod shaped_proxy;
 pub mod tab;
 pub mod wait;
 pub mod webdriver;

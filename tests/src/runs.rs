@@ -90,6 +90,84 @@ lease_seconds = {lease_seconds}
     }
 }
 
+/// A run of block mode, small enough for a test, with everything a large one has.
+pub struct TinyBlocks {
+    /// Of one layer each.
+    pub blocks: u32,
+    pub width: u32,
+    /// Local steps of each block.
+    pub steps: u64,
+    pub local_steps: u32,
+    pub validate_every: u64,
+    pub lease_seconds: f64,
+    /// `webster` or a path.
+    pub source: String,
+    /// Further lines of `[rounds]`.
+    pub rounds: &'static str,
+}
+
+impl Default for TinyBlocks {
+    fn default() -> Self {
+        Self {
+            blocks: 3,
+            width: 32,
+            steps: 120,
+            local_steps: 5,
+            validate_every: 0,
+            lease_seconds: 30.0,
+            source: file_of_this_crate("data/wikitext-2/test.txt").display().to_string(),
+            rounds: "",
+        }
+    }
+}
+
+impl TinyBlocks {
+    pub fn toml(&self) -> String {
+        let Self { blocks, width, steps, local_steps, validate_every, lease_seconds, source, rounds } = self;
+        let heartbeat_seconds = lease_seconds / 6.0;
+        format!(
+            r#"
+name = "tiny-blocks"
+mode = "block"
+
+[model]
+layers = {blocks}
+width = {width}
+heads = 4
+context = 32
+
+[data]
+source = '{source}'
+
+[training]
+steps = {steps}
+sequences = 4
+context = 32
+seed = 7
+learning_rate = 3e-3
+warmup_steps = 5
+validate_every = {validate_every}
+validation_batches = 2
+
+[blocks]
+count = {blocks}
+
+[rounds]
+local_steps = {local_steps}
+draws = 2
+{rounds}
+
+[snapshots]
+every = {steps}
+
+[session]
+heartbeat_seconds = {heartbeat_seconds}
+lease_seconds = {lease_seconds}
+"#
+        )
+    }
+}
+
 /// Asked of cargo when it runs, not when it compiles: clones may share a build folder, and with it this program.
 fn file_of_this_crate(name: &str) -> PathBuf {
     Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join(name)

@@ -72,7 +72,14 @@ impl RunConfig {
 
     /// The run as a `run.toml` with every field spelled out; [`RunConfig::parse`] gives the same run back.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(self)
+        let mut table = toml::Table::try_from(self)?;
+        // What is of the other mode may not stand in the file.
+        let others: &[&str] = match self.mode {
+            ModeName::Pipeline => &["blocks", "rounds"],
+            ModeName::Block => &["pipeline"],
+        };
+        others.iter().for_each(|section| drop(table.remove(*section)));
+        toml::to_string(&table)
     }
 
     /// What workers must know, with V from the run's tokenizer.

@@ -100,6 +100,7 @@ pub fn config(reading: &mut Reading<'_>) -> RunConfig {
     let blocks = block_rules::blocks(reading, &model, mode);
     let rounds = block_rules::rounds(reading, &blocks, &session, mode);
     let snapshots = snapshots(reading);
+    check_mode(reading, mode);
     check_sizes(reading, &model, &training);
     if reading.sound(&["data.validation_fraction", "training.validate_every"])
         && data.validation_fraction == 0.0
@@ -326,13 +327,6 @@ fn pipeline(
         start_with: reading.count("pipeline.start_with", at_least, 1..=1000),
     };
     if mode == ModeName::Block {
-        for section in ["pipeline.stages", "pipeline.start_with", "pipeline.wire", "pipeline.recompute"] {
-            if reading.is_written(section) {
-                let message =
-                    "is of pipeline mode; leave it out, or set mode = \"pipeline\" (block mode has [rounds])";
-                reading.fault(section, message.to_owned());
-            }
-        }
         return pipeline;
     }
     if reading.sound(&["pipeline.stages", "model.layers"]) && at_least > model.layers {
@@ -368,6 +362,26 @@ fn snapshots(reading: &mut Reading<'_>) -> SnapshotConfig {
             Moments::Full,
             &[("full", Moments::Full), ("f16", Moments::F16), ("none", Moments::None)],
         ),
+    }
+}
+
+/// A field of the other mode would be passed over in silence, and its author would wonder.
+fn check_mode(reading: &mut Reading<'_>, mode: ModeName) {
+    let (others, words): (&[&str], &str) = match mode {
+        ModeName::Block => {
+            (&["pipeline"], "is of pipeline mode; leave it out, or set mode = \"pipeline\" at the top")
+        }
+        ModeName::Pipeline => {
+            (&["blocks", "rounds"], "is of block mode; leave it out, or set mode = \"block\" at the top")
+        }
+    };
+    for (section, fields) in KNOWN.iter().filter(|(section, _)| others.contains(section)) {
+        for field in *fields {
+            let path = format!("{section}.{field}");
+            if reading.is_written(&path) {
+                reading.fault(&path, words.to_owned());
+            }
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub enum DataDirError {
     Occupied { path: PathBuf },
     #[error("{path} holds no run to resume; leave --resume out to start one")]
     Nothing { path: PathBuf },
+    #[error("{path} holds no run; give the data directory of one, such as cohort-data/<name of the run>")]
+    Empty { path: PathBuf },
     #[error(
         "{path} holds a run with another {what}; give the same run.toml as before, or name another folder with --data-dir"
     )]
@@ -50,6 +52,26 @@ impl DataDir {
         Ok(dir)
     }
 
+    /// The run that is kept in a folder, to look at it while a coordinator may be at work there.
+    pub fn look_into(root: &Path) -> Result<(RunConfig, Self), DataDirError> {
+        let dir = Self { root: root.to_path_buf() };
+        let path = dir.config_file();
+        // A folder with a run.toml of the organizer's own is none yet.
+        if !path.exists() || !dir.tokenizer_file().exists() {
+            return Err(DataDirError::Empty { path: dir.root });
+        }
+        let config = dir.read_config()?;
+        Ok((config, dir))
+    }
+
+    fn read_config(&self) -> Result<RunConfig, DataDirError> {
+        let path = self.config_file();
+        let damaged = |detail: String| DataDirError::Damaged { path: path.clone(), detail };
+        let text = fs::read_to_string(&path).map_err(|e| damaged(e.to_string()))?;
+        RunConfig::parse(&text, &path.display().to_string())
+            .map_err(|faults| damaged(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))
+    }
+
     /// Note the run. Done last, once everything it needs is there: a folder without it holds no run.
     pub fn note_run(&self, config: &RunConfig, tokenizer: &SavedTokenizer) -> Result<(), DataDirError> {
         let unwritable = |source| DataDirError::Unwritable { path: self.root.clone(), source };
@@ -62,12 +84,7 @@ impl DataDir {
 
     /// What decides the weights must be as before; stages, snapshots and the session may change.
     fn same_run(&self, config: &RunConfig) -> Result<(), DataDirError> {
-        let path = self.config_file();
-        let damaged = |detail: String| DataDirError::Damaged { path: path.clone(), detail };
-        let text = fs::read_to_string(&path).map_err(|e| damaged(e.to_string()))?;
-        let before = RunConfig::parse(&text, &path.display().to_string()).map_err(|faults| {
-            damaged(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-        })?;
+        let before = self.read_config()?;
         let other = |what| DataDirError::OtherRun { path: self.root.clone(), what };
         if before.mode != config.mode {
             return Err(other("mode"));

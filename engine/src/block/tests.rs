@@ -87,7 +87,10 @@ fn a_sweep_uses_each_block_once_and_ends_with_the_logits_of_the_last() {
         // The answer is what the last block says to the last state: no step comes after it.
         let last = &model.blocks()[count as usize - 1];
         let sigma = vec![*sigmas.last().unwrap() as f32; SHAPE[0]];
-        assert_eq!(block_on(last.denoise(&x, states.last().unwrap(), &sigma, SHAPE)).unwrap(), logits[count as usize - 1]);
+        assert_eq!(
+            block_on(last.denoise(&x, states.last().unwrap(), &sigma, SHAPE)).unwrap(),
+            logits[count as usize - 1]
+        );
     }
 }
 
@@ -121,12 +124,8 @@ fn training_lowers_the_scores_and_a_sweep_depends_on_context_and_noise_alone() {
     };
     for replica in &mut blocks {
         let steps = 150;
-        let task = Task {
-            seed: 3,
-            learning_rates: vec![1e-2; steps],
-            windows: windows.repeat(steps),
-            shape: SHAPE,
-        };
+        let task =
+            Task { seed: 3, learning_rates: vec![1e-2; steps], windows: windows.repeat(steps), shape: SHAPE };
         let mut round = block_on(LocalRound::begin(task, replica)).unwrap();
         while block_on(round.step(replica)).unwrap().is_some() {}
     }
