@@ -10,6 +10,7 @@ pub mod mode;
 pub mod pages;
 pub mod plan;
 pub mod predict;
+pub mod reference;
 pub mod rounds;
 pub mod run;
 pub mod serve;
