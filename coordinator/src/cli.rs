@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use coordinator::{generate, predict, serve};
+use coordinator::{generate, predict, serve, simulate};
 use protocol::{spec::Backend, view::Phase};
 use tracing_subscriber::EnvFilter;
 
@@ -65,6 +65,29 @@ enum Command {
         /// round_trip_ms.
         #[arg(long, value_name = "FILE")]
         devices: Option<PathBuf>,
+    },
+    /// Play a run of block mode with virtual workers on a virtual clock.
+    Simulate {
+        /// The run; without one, a small default run on the built-in dictionary.
+        run: Option<PathBuf>,
+        /// lockstep, mild, wan-tight, wan-mid, wan-loose, edge-mid, bad-edge, bad-edge-loose, or all.
+        #[arg(long, default_value = "all")]
+        regime: String,
+        /// Virtual workers [default: two for each block].
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        workers: Option<u32>,
+        /// Rounds, in place of what training.steps comes to.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        rounds: Option<u64>,
+        /// Seed of the run and of all chance, in place of training.seed.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Let the coordinator learn its deadlines from arrivals, in place of the regime's fixed one.
+        #[arg(long)]
+        adaptive: bool,
+        /// Write JSON in place of the table.
+        #[arg(long)]
+        json: bool,
     },
     /// Continue a text with a checkpoint.
     Generate {
@@ -127,6 +150,12 @@ pub fn run() -> anyhow::Result<()> {
                 print!("{}", predict::report(&spec, config.pipeline.stages, &devices));
             }
             Ok(())
+        }
+        Command::Simulate { run, regime, workers, rounds, seed, adaptive, json } => {
+            let run = run.as_deref();
+            let options =
+                simulate::report::Options { run, regime: &regime, workers, rounds, seed, adaptive, json };
+            simulate::report::simulate(&options, &mut std::io::stdout().lock())
         }
         Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {
             let sampling = engine::generate::Sampling { temperature, top_k, seed };

@@ -15,5 +15,6 @@ pub mod rounds;
 pub mod run;
 pub mod serve;
 pub mod shell;
+pub mod simulate;
 pub mod storage;
 mod token;
