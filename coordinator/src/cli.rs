@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use coordinator::{generate, predict, serve, simulate};
+use coordinator::{generate, predict, reproduce, serve, simulate};
 use protocol::{spec::Backend, view::Phase};
 use tracing_subscriber::EnvFilter;
 
@@ -89,6 +89,18 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Ask the questions of the paper's tables at small scale; writes a page and a plot.
+    Reproduce {
+        experiment: reproduce::Experiment,
+        /// Seeds, over which means and errors are taken.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        seeds: u64,
+        #[arg(long, default_value = "docs/reproduction")]
+        out: PathBuf,
+        /// Only show that everything works, in seconds.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Continue a text with a checkpoint.
     Generate {
         /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
@@ -156,6 +168,11 @@ pub fn run() -> anyhow::Result<()> {
             let options =
                 simulate::report::Options { run, regime: &regime, workers, rounds, seed, adaptive, json };
             simulate::report::simulate(&options, &mut std::io::stdout().lock())
+        }
+        Command::Reproduce { experiment, seeds, out, quick } => {
+            let options = reproduce::Options { seeds, out, quick };
+            println!("{}", reproduce::reproduce(experiment, &options)?.display());
+            Ok(())
         }
         Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {
             let sampling = engine::generate::Sampling { temperature, top_k, seed };

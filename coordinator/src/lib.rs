@@ -11,6 +11,7 @@ pub mod pages;
 pub mod plan;
 pub mod predict;
 pub mod reference;
+pub mod reproduce;
 pub mod rounds;
 pub mod run;
 pub mod serve;
