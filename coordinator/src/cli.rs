@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use coordinator::{evaluate, generate, predict, recheck, serve};
+use coordinator::{evaluate, generate, predict, recheck, reproduce, serve, simulate};
 use protocol::{spec::Backend, view::Phase};
 use tracing_subscriber::EnvFilter;
 
@@ -85,6 +85,41 @@ enum Command {
         /// Data directory of the run, such as cohort-data/<name of the run>.
         data_dir: PathBuf,
     },
+    /// Play a run of block mode with virtual workers on a virtual clock.
+    Simulate {
+        /// The run; without one, a small default run on the built-in dictionary.
+        run: Option<PathBuf>,
+        /// lockstep, mild, wan-tight, wan-mid, wan-loose, edge-mid, bad-edge, bad-edge-loose, or all.
+        #[arg(long, default_value = "all")]
+        regime: String,
+        /// Virtual workers [default: two for each block].
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        workers: Option<u32>,
+        /// Rounds, in place of what training.steps comes to.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        rounds: Option<u64>,
+        /// Seed of the run and of all chance, in place of training.seed.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Let the coordinator learn its deadlines from arrivals, in place of the regime's fixed one.
+        #[arg(long)]
+        adaptive: bool,
+        /// Write JSON in place of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask the questions of the paper's tables at small scale; writes a page and a plot.
+    Reproduce {
+        experiment: reproduce::Experiment,
+        /// Seeds, over which means and errors are taken.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        seeds: u64,
+        #[arg(long, default_value = "docs/reproduction")]
+        out: PathBuf,
+        /// Only show that everything works, in seconds.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Continue a text with a checkpoint.
     Generate {
         /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
@@ -154,6 +189,17 @@ pub fn run() -> anyhow::Result<()> {
             Ok(())
         }
         Command::Recheck { data_dir } => recheck_in_words(&data_dir),
+        Command::Simulate { run, regime, workers, rounds, seed, adaptive, json } => {
+            let run = run.as_deref();
+            let options =
+                simulate::report::Options { run, regime: &regime, workers, rounds, seed, adaptive, json };
+            simulate::report::simulate(&options, &mut std::io::stdout().lock())
+        }
+        Command::Reproduce { experiment, seeds, out, quick } => {
+            let options = reproduce::Options { seeds, out, quick };
+            println!("{}", reproduce::reproduce(experiment, &options)?.display());
+            Ok(())
+        }
         Command::Generate { checkpoint, prompt, tokens, temperature, top_k, seed } => {
             let sampling = engine::generate::Sampling { temperature, top_k, seed };
             let mut out = std::io::stdout().lock();

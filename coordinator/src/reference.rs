@@ -137,7 +137,7 @@ mod tests {
         };
         // Bytes drawn evenly cost ln 256 = 5.5 nats each; the pattern is certain.
         assert!(go(1) > 4.0);
-        let learnt = go(200);
+        let learnt = go(60);
         assert!(learnt < 0.5, "{learnt}");
         assert_eq!(learnt, go(60));
     }

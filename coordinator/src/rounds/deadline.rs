@@ -31,17 +31,25 @@ const MOST_SLACK: f64 = 8.0;
 const RAISE: f64 = 1.3;
 /// ... one that reaches it well in time lowered by this much.
 const LOWER: f64 = 0.93;
+/// Weight of the newest round in the participation that is held against the target.
+const NEWEST: f64 = 0.2;
 
 /// The policy, and what it has learned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deadlines {
     policy: DeadlinePolicy,
     slack: f64,
+    /// Participation of late: one missing worker in a small round is no reason to let all wait longer.
+    participation: f64,
 }
 
 impl Deadlines {
     pub fn new(policy: DeadlinePolicy) -> Self {
-        Self { policy, slack: SLACK }
+        let participation = match policy {
+            DeadlinePolicy::Adaptive { target, .. } => target,
+            DeadlinePolicy::Fixed { .. } => 1.0,
+        };
+        Self { policy, slack: SLACK, participation }
     }
 
     /// Seconds for a round whose replicas are expected after so many seconds each.
@@ -83,7 +91,8 @@ impl Deadlines {
     /// last of them did.
     pub fn learn(&mut self, participation: f64, last_arrival: f64) {
         let DeadlinePolicy::Adaptive { target, .. } = self.policy else { return };
-        if participation < target {
+        self.participation += NEWEST * (participation - self.participation);
+        if participation < target && self.participation < target {
             self.slack = (self.slack * RAISE).min(MOST_SLACK);
         } else if last_arrival < 0.8 {
             self.slack = (self.slack * LOWER).max(LEAST_SLACK);

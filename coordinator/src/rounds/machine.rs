@@ -709,7 +709,9 @@ impl Machine {
                 if let Some(known) = self.known.get_mut(&worker) {
                     known.view.missed += 1;
                     known.moments_since = None;
-                    known.observed = Some(known.observed.unwrap_or(elapsed).max(elapsed) * MISSED);
+                    // From its own time, not from how long the round waited: a mute worker would lengthen the next
+                    // deadline, and then the one after by that.
+                    known.observed = Some(known.observed.unwrap_or(elapsed) * MISSED);
                 }
             }
         }
