@@ -15,20 +15,19 @@ pub fn is_block_mode(view: &RunView) -> bool {
 
 /// What this device is doing, where block mode has other words for it than pipeline mode.
 pub fn stage(stage: &Stage) -> Words {
-    let say = |tone, title: &str, detail: &str| Words {
-        tone,
-        title: title.to_owned(),
-        detail: detail.to_owned(),
-    };
+    let say =
+        |tone, title: &str, detail: &str| Words { tone, title: title.to_owned(), detail: detail.to_owned() };
     match stage {
         Stage::Benchmarking => say(
             Tone::Busy,
             "Measuring this device",
             "A few seconds of trial work show how long a round will take it.",
         ),
-        Stage::Measured => {
-            say(Tone::Busy, "Measured", "The coordinator gives this device a block when the next round opens.")
-        }
+        Stage::Measured => say(
+            Tone::Busy,
+            "Measured",
+            "The coordinator gives this device a block when the next round opens.",
+        ),
         Stage::Spare => say(
             Tone::Calm,
             "Waiting for a round",
@@ -160,9 +159,7 @@ pub fn refusal((number, words): &(u64, String)) -> String {
 fn small_sentence(words: &str) -> String {
     let sentence = sentence(words);
     let mut letters = sentence.chars();
-    letters
-        .next()
-        .map_or(String::new(), |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
+    letters.next().map_or(String::new(), |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
 }
 
 /// "3 devices take part, 1 stands by."
@@ -336,13 +333,17 @@ mod tests {
             deadline_seconds: 4.0,
             ..rounds()
         };
-        assert_eq!(participation(&busy), ("50 %".into(), "of the devices came in time; 86 % on average".into()));
+        assert_eq!(
+            participation(&busy),
+            ("50 %".into(), "of the devices came in time; 86 % on average".into())
+        );
         assert_eq!(round_time(&busy), ("1.50 s".into(), "this round may take 4.00 s".into()));
     }
 
     #[test]
     fn words_of_pipeline_mode_do_not_leak_in() {
-        for stage_now in [Stage::Spare, Stage::Loading, Stage::Training, Stage::Measured, Stage::Benchmarking] {
+        for stage_now in [Stage::Spare, Stage::Loading, Stage::Training, Stage::Measured, Stage::Benchmarking]
+        {
             let said = stage(&stage_now);
             assert!(!said.detail.contains("layer") && !said.detail.contains("parts"), "{}", said.detail);
         }

@@ -55,11 +55,6 @@ impl Line {
         }
     }
 
-    /// Whether it sees the answer through the noise.
-    pub fn is_leaky(self) -> bool {
-        matches!(self, Line::Local | Line::Scrambled | Line::Training)
-    }
-
     /// In nats per token, where it was measured.
     pub fn value(self, point: &CurvePoint) -> Option<f64> {
         if self == Line::Training {
@@ -86,10 +81,7 @@ fn mean(list: &[f64]) -> Option<f64> {
 }
 
 /// The newest point that has a value, and it.
-pub fn newest<'a>(
-    line: Line,
-    points: impl DoubleEndedIterator<Item = &'a CurvePoint>,
-) -> Option<(u64, f64)> {
+pub fn newest<'a>(line: Line, points: impl DoubleEndedIterator<Item = &'a CurvePoint>) -> Option<(u64, f64)> {
     points.rev().find_map(|point| line.value(point).map(|nats| (point.step, nats)))
 }
 
@@ -176,7 +168,8 @@ pub fn verdict(scores: &Scores) -> Option<String> {
             "The best block alone does better than all in turn, by {} nats: the chain does not pay yet.",
             loss(gap)
         ),
-        _ => "All blocks in turn do no better than the best block alone: the chain does not pay yet.".to_owned(),
+        _ => "All blocks in turn do no better than the best block alone: the chain does not pay yet."
+            .to_owned(),
     };
     let context = scrambled - local;
     let reading = if context > MATTERS {
@@ -237,7 +230,8 @@ mod tests {
     #[test]
     fn leaks_are_labelled() {
         for line in Line::ALL {
-            assert_eq!(line.is_leaky(), line.name().contains("leaky"), "{}", line.name());
+            let leaky = matches!(line, Line::Local | Line::Scrambled | Line::Training);
+            assert_eq!(leaky, line.name().contains("leaky"), "{}", line.name());
         }
         let leaky: Vec<bool> = rows(&scores()).iter().map(|row| row.leaky).collect();
         assert_eq!(leaky, [false, false, false, false, false, true, true]);
@@ -251,8 +245,8 @@ mod tests {
         assert_eq!(
             values,
             [
-                "2.500", "2.250", "2.750", "3.000", "2.750", "2.500", "2.875", "3.000", "4.000", "2.000", "1.000",
-                "0.750", "3.000", "1.500", "0.750"
+                "2.500", "2.250", "2.750", "3.000", "2.750", "2.500", "2.875", "3.000", "4.000", "2.000",
+                "1.000", "0.750", "3.000", "1.500", "0.750"
             ]
         );
         assert_eq!(rows[1].name, "From noise, 8 draws averaged");

@@ -256,11 +256,6 @@ impl Session {
         }
     }
 
-    /// Whether the run is known to be in block mode.
-    pub fn is_block_mode(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.blocks.is_some())
-    }
-
     /// The state to show. A device whose round is done hears nothing of it when no other follows; the page does.
     pub fn shown(&self, phase: Option<Phase>) -> Stage {
         let judged = self
@@ -433,7 +428,10 @@ mod tests {
         let mut session = Session::default().starting();
         session.apply(sent(0));
         session.apply(SessionEvent::Judged { round: 0, refused: None });
-        session.apply(SessionEvent::Judged { round: 0, refused: Some("its length is 9 times the others'".into()) });
+        session.apply(SessionEvent::Judged {
+            round: 0,
+            refused: Some("its length is 9 times the others'".into()),
+        });
         assert_eq!((session.rounds.accepted, session.rounds.refused), (0, 1));
     }
 

@@ -75,7 +75,9 @@ pub fn stage(stage: &Stage) -> Words {
         ),
         Stage::Loading => say(Busy, "Loading your part", "Fetching or drawing the weights of your layers."),
         Stage::Training => say(Good, "Training", "This device is working on its part of the model."),
-        Stage::Measuring => say(Good, "Measuring the model", "This device tries the model on text held back."),
+        Stage::Measuring => {
+            say(Good, "Measuring the model", "This device tries the model on text held back.")
+        }
         Stage::Reconnecting { in_seconds, reason } => say(
             Warn,
             "Connection lost, trying again",
