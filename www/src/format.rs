@@ -79,6 +79,15 @@ pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// A strength of noise, the standard deviation of what is added: "0.05", "1.6", "10".
+pub fn noise(sigma: f64) -> String {
+    match sigma {
+        s if s >= 9.95 => format!("{s:.0}"),
+        s if s >= 0.095 => format!("{s:.1}"),
+        s => format!("{s:.3}"),
+    }
+}
+
 /// Three significant digits, no exponent.
 fn digits(x: f64) -> String {
     match x.abs() {
@@ -116,6 +125,12 @@ mod tests {
         assert_eq!(about(59.6), "1 min");
         assert_eq!(about(3840.0), "1 h 4 min");
         assert_eq!(about(90000.0), "1 day 1 h");
+    }
+
+    #[test]
+    fn noise_has_the_digits_that_tell_ranges_apart() {
+        let said = [10.0, 4.29, 1.0, 0.4, 0.002].map(noise);
+        assert_eq!(said, ["10", "4.3", "1.0", "0.4", "0.002"]);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! What needs no browser is compiled natively too, for the sake of its tests.
 #![cfg_attr(not(web), allow(dead_code))]
 
+mod block_words;
 mod curve;
 mod format;
+mod scores;
 mod session;
 mod user_agent;
 mod words;

@@ -1,9 +1,10 @@
 //! Numbers of the run, as the pages show them.
 
 use leptos::prelude::*;
-use protocol::view::{Phase, RunView};
+use protocol::view::{Phase, RoundsView, RunView};
 
 use crate::{
+    block_words,
     format::{about, count, loss},
     live::Live,
     words::{self, Tone},
@@ -36,6 +37,25 @@ pub fn train_loss(run: &RunView) -> String {
 
 pub fn validation_loss(run: &RunView) -> String {
     run.validation_loss.map_or(NONE.to_owned(), loss)
+}
+
+/// Whether the run is in block mode; None while the run is unknown.
+pub fn block_mode(live: Live) -> Memo<Option<bool>> {
+    Memo::new(move |_| live.run.with(|run| run.as_ref().map(block_words::is_block_mode)))
+}
+
+/// Reads the rounds of a run in block mode, "–" while there are none.
+pub fn of_rounds(live: Live, read: impl Fn(&RoundsView) -> String + Send + Sync + 'static) -> Signal<String> {
+    Signal::derive(move || {
+        live.run.with(|run| run.as_ref().and_then(|run| run.rounds.as_ref()).map_or(NONE.to_owned(), &read))
+    })
+}
+
+/// "of 400, about 3 min left".
+pub fn rounds(run: &RunView) -> String {
+    let all = run.rounds.as_ref().map_or(0, |rounds| rounds.rounds);
+    let left = words::seconds_left(run).map(|s| format!(", about {} left", about(s)));
+    format!("of {}{}", count(all), left.unwrap_or_default())
 }
 
 pub fn phase(live: Live) -> Memo<Option<Phase>> {

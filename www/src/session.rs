@@ -5,6 +5,7 @@ use protocol::{
     message::{DrainReason, Profile, Timings},
     spec::{Hop, RunSpec},
     tab::{BackendFinding, SessionEvent},
+    view::Phase,
 };
 
 /// What the device is doing.
@@ -22,6 +23,8 @@ pub enum Stage {
     Spare,
     Loading,
     Training,
+    /// Block mode: measuring the whole model, without a part in a round so far.
+    Measuring,
     Reconnecting {
         in_seconds: f64,
         reason: String,
@@ -49,6 +52,7 @@ impl Stage {
             Stage::Spare => "spare",
             Stage::Loading => "loading",
             Stage::Training => "training",
+            Stage::Measuring => "measuring",
             Stage::Reconnecting { .. } => "reconnecting",
             Stage::Stopping => "stopping",
             Stage::Left => "left",
@@ -87,6 +91,48 @@ pub struct Work {
     pub bytes_received: u64,
 }
 
+/// How far a round of block mode is on this device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Fetching the block as it is now.
+    Fetching,
+    /// Local steps done, of so many.
+    Learning {
+        step: u32,
+        steps: u32,
+    },
+    /// What was learned is with the coordinator, which has not said a word yet.
+    Sent,
+    Accepted,
+    Refused,
+}
+
+/// A round of block mode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    /// From 0, as on the wire.
+    pub number: u64,
+    pub block: u32,
+    pub progress: Progress,
+    /// Leaky: see [`SessionEvent::LocalStep`].
+    pub cross_entropy: Option<f64>,
+}
+
+/// What came of this device's rounds since the button was pressed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rounds {
+    /// Sent in time or not.
+    pub sent: u64,
+    pub accepted: u64,
+    pub refused: u64,
+    /// The last refusal: number of the round and why.
+    pub refusal: Option<(u64, String)>,
+    /// Times of the last round that was sent.
+    pub timings: Option<Timings>,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Session {
     pub stage: Stage,
@@ -98,6 +144,11 @@ pub struct Session {
     /// What this device holds.
     pub hops: Vec<Hop>,
     pub work: Option<Work>,
+    /// Block mode: the round under way, or the last one while the next is awaited.
+    pub round: Option<Round>,
+    pub rounds: Rounds,
+    /// Block mode: measuring the weights after so many rounds.
+    pub measuring: Option<u64>,
 }
 
 impl Session {
@@ -120,7 +171,7 @@ impl Session {
                 self.enter(Stage::Measured);
             }
             SessionEvent::Spare => {
-                self.hops.clear();
+                self.put_down();
                 self.enter(Stage::Spare);
             }
             SessionEvent::Loading { hops, .. } => {
@@ -144,20 +195,80 @@ impl Session {
                 });
             }
             SessionEvent::Reconnecting { in_seconds, reason } => {
-                self.hops.clear();
+                self.put_down();
                 self.enter(Stage::Reconnecting { in_seconds, reason });
             }
             SessionEvent::Over { reason } => self.end(Stage::Over(reason)),
             SessionEvent::Refused { words } => self.end(Stage::Refused(words)),
             SessionEvent::Failed { words } => self.end(Stage::Failed(words)),
             SessionEvent::Left => self.end(Stage::Left),
-            SessionEvent::BlockLoading { .. }
-            | SessionEvent::LocalStep { .. }
-            | SessionEvent::DeltaSent { .. }
-            | SessionEvent::Judged { .. }
-            | SessionEvent::Evaluating { .. } => {}
+            SessionEvent::BlockLoading { round, block } => {
+                self.measuring = None;
+                // The words for a device at work stay from round to round; only the first one is worth others.
+                let at_work = self.round.as_ref().is_some_and(|before| before.block == block);
+                self.enter(if at_work { Stage::Training } else { Stage::Loading });
+                self.round =
+                    Some(Round { number: round, block, progress: Progress::Fetching, cross_entropy: None });
+            }
+            SessionEvent::LocalStep { round, block, step, steps, cross_entropy } => {
+                self.measuring = None;
+                self.round = Some(Round {
+                    number: round,
+                    block,
+                    progress: Progress::Learning { step, steps },
+                    cross_entropy: Some(cross_entropy),
+                });
+                self.enter(Stage::Training);
+            }
+            SessionEvent::DeltaSent { round, block, timings, bytes_sent, bytes_received } => {
+                let cross_entropy = self.round.as_ref().and_then(|round| round.cross_entropy);
+                self.round = Some(Round { number: round, block, progress: Progress::Sent, cross_entropy });
+                self.rounds.sent += 1;
+                self.rounds.timings = Some(timings);
+                (self.rounds.bytes_sent, self.rounds.bytes_received) = (bytes_sent, bytes_received);
+                self.enter(Stage::Training);
+            }
+            SessionEvent::Judged { round, refused } => {
+                let progress = if refused.is_some() { Progress::Refused } else { Progress::Accepted };
+                // An accepted delta can still turn out to be out of place beside the others'.
+                if let Some(now) = self.round.as_mut().filter(|now| now.number == round) {
+                    if now.progress == Progress::Accepted && progress == Progress::Refused {
+                        self.rounds.accepted = self.rounds.accepted.saturating_sub(1);
+                    }
+                    now.progress = progress;
+                }
+                match refused {
+                    None => self.rounds.accepted += 1,
+                    Some(words) => {
+                        self.rounds.refused += 1;
+                        self.rounds.refusal = Some((round, words));
+                    }
+                }
+            }
+            SessionEvent::Evaluating { round } => {
+                self.measuring = Some(round);
+                if self.round.is_none() {
+                    self.enter(Stage::Measuring);
+                }
+            }
             // The page never asks for it.
             SessionEvent::Benched { .. } => {}
+        }
+    }
+
+    /// The state to show. A device whose round is done hears nothing of it when no other follows; the page does.
+    pub fn shown(&self, phase: Option<Phase>) -> Stage {
+        let judged = self
+            .round
+            .as_ref()
+            .is_some_and(|round| matches!(round.progress, Progress::Accepted | Progress::Refused));
+        match (&self.stage, phase) {
+            (Stage::Training | Stage::Measuring, Some(Phase::Paused | Phase::Waiting))
+                if judged || self.stage == Stage::Measuring =>
+            {
+                Stage::Spare
+            }
+            (stage, _) => stage.clone(),
         }
     }
 
@@ -179,8 +290,15 @@ impl Session {
     }
 
     fn end(&mut self, stage: Stage) {
-        self.hops.clear();
+        self.put_down();
         self.stage = stage;
+    }
+
+    /// Nothing of the model is in this device's hands any more.
+    fn put_down(&mut self) {
+        self.hops.clear();
+        self.round = None;
+        self.measuring = None;
     }
 }
 
@@ -240,5 +358,110 @@ mod tests {
         assert_eq!(ends(Stage::Starting), Stage::Unloadable);
         assert_eq!(ends(Stage::Stopping), Stage::Left);
         assert_eq!(ends(Stage::Training), Stage::Crashed("unreachable".into()));
+    }
+
+    fn sent(round: u64) -> SessionEvent {
+        SessionEvent::DeltaSent {
+            round,
+            block: 1,
+            timings: Timings { forward: 1.0, backward: 2.0, receive: 0.5, send: 0.25, ..Timings::default() },
+            bytes_sent: 100 * (round + 1),
+            bytes_received: 300 * (round + 1),
+        }
+    }
+
+    fn local_step(round: u64, step: u32) -> SessionEvent {
+        SessionEvent::LocalStep { round, block: 1, step, steps: 10, cross_entropy: 3.5 }
+    }
+
+    fn progress(session: &Session) -> Progress {
+        session.round.as_ref().unwrap().progress
+    }
+
+    #[test]
+    fn a_whole_round_and_the_next_without_a_change_of_words() {
+        let mut session = Session::default().starting();
+        session.apply(SessionEvent::Spare);
+        session.apply(SessionEvent::BlockLoading { round: 0, block: 1 });
+        assert_eq!((session.stage.name(), progress(&session)), ("loading", Progress::Fetching));
+        session.apply(local_step(0, 1));
+        assert_eq!(session.stage.name(), "training");
+        assert_eq!(progress(&session), Progress::Learning { step: 1, steps: 10 });
+        session.apply(sent(0));
+        assert_eq!((session.stage.name(), progress(&session)), ("training", Progress::Sent));
+        assert_eq!(session.round.as_ref().unwrap().cross_entropy, Some(3.5));
+        session.apply(SessionEvent::Judged { round: 0, refused: None });
+        assert_eq!((session.stage.name(), progress(&session)), ("training", Progress::Accepted));
+        session.apply(SessionEvent::Evaluating { round: 1 });
+        assert_eq!((session.stage.name(), session.measuring), ("training", Some(1)));
+        session.apply(SessionEvent::BlockLoading { round: 1, block: 1 });
+        assert_eq!((session.stage.name(), session.measuring), ("training", None));
+        session.apply(local_step(1, 1));
+        session.apply(sent(1));
+        session.apply(SessionEvent::Judged { round: 1, refused: None });
+        let rounds = &session.rounds;
+        assert_eq!((rounds.sent, rounds.accepted, rounds.refused), (2, 2, 0));
+        assert_eq!((rounds.bytes_sent, rounds.bytes_received), (200, 600));
+        assert_eq!(rounds.timings.unwrap().busy(), 3.0);
+    }
+
+    #[test]
+    fn a_refused_delta_tells_why_and_keeps_telling() {
+        let mut session = Session::default().starting();
+        session.apply(local_step(4, 10));
+        session.apply(sent(4));
+        session.apply(SessionEvent::Judged { round: 4, refused: Some("it is all zeros".into()) });
+        assert_eq!(progress(&session), Progress::Refused);
+        session.apply(local_step(5, 10));
+        session.apply(sent(5));
+        session.apply(SessionEvent::Judged { round: 5, refused: None });
+        assert_eq!((session.rounds.accepted, session.rounds.refused), (1, 1));
+        assert_eq!(session.rounds.refusal, Some((4, "it is all zeros".into())));
+        // Late words about an old round change nothing of the one under way.
+        session.apply(local_step(6, 2));
+        session.apply(SessionEvent::Judged { round: 5, refused: Some("too long".into()) });
+        assert_eq!(progress(&session), Progress::Learning { step: 2, steps: 10 });
+    }
+
+    #[test]
+    fn an_accepted_delta_that_is_dropped_after_all_is_not_counted_twice() {
+        let mut session = Session::default().starting();
+        session.apply(sent(0));
+        session.apply(SessionEvent::Judged { round: 0, refused: None });
+        session.apply(SessionEvent::Judged {
+            round: 0,
+            refused: Some("its length is 9 times the others'".into()),
+        });
+        assert_eq!((session.rounds.accepted, session.rounds.refused), (0, 1));
+    }
+
+    #[test]
+    fn a_lost_connection_drops_the_round_and_keeps_what_was_done() {
+        let mut session = Session::default().starting();
+        session.apply(local_step(0, 10));
+        session.apply(sent(0));
+        session.apply(SessionEvent::Judged { round: 0, refused: None });
+        session.apply(local_step(1, 3));
+        session.apply(SessionEvent::Reconnecting { in_seconds: 1.0, reason: "gone".into() });
+        assert_eq!((session.stage.name(), session.round.is_none()), ("reconnecting", true));
+        session.apply(SessionEvent::Connecting);
+        session.apply(SessionEvent::BlockLoading { round: 3, block: 0 });
+        assert_eq!((session.stage.name(), session.rounds.accepted), ("loading", 1));
+        session.apply(SessionEvent::LocalStep { round: 3, block: 0, step: 1, steps: 10, cross_entropy: 3.0 });
+        assert_eq!(session.stage.name(), "training");
+    }
+
+    #[test]
+    fn a_paused_run_shows_a_device_that_waits() {
+        let mut session = Session::default().starting();
+        session.apply(local_step(0, 10));
+        session.apply(sent(0));
+        assert_eq!(session.shown(Some(Phase::Paused)), Stage::Training);
+        session.apply(SessionEvent::Judged { round: 0, refused: None });
+        assert_eq!(session.shown(Some(Phase::Training)), Stage::Training);
+        assert_eq!(session.shown(Some(Phase::Paused)), Stage::Spare);
+        session.apply(SessionEvent::Spare);
+        session.apply(SessionEvent::Evaluating { round: 1 });
+        assert_eq!(session.shown(Some(Phase::Training)), Stage::Measuring);
     }
 }

@@ -163,7 +163,7 @@ impl Tab {
     }
 
     fn hear(self, event: SessionEvent) {
-        if matches!(event, SessionEvent::Step { .. }) {
+        if matches!(event, SessionEvent::Step { .. } | SessionEvent::DeltaSent { .. }) {
             self.restarts.set_value(0);
         }
         self.session.update(|session| session.apply(event));

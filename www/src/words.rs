@@ -7,6 +7,7 @@ use protocol::{
 };
 
 use crate::{
+    block_words,
     format::{about, bytes, count, plural, rough},
     session::Stage,
 };
@@ -74,6 +75,9 @@ pub fn stage(stage: &Stage) -> Words {
         ),
         Stage::Loading => say(Busy, "Loading your part", "Fetching or drawing the weights of your layers."),
         Stage::Training => say(Good, "Training", "This device is working on its part of the model."),
+        Stage::Measuring => {
+            say(Good, "Measuring the model", "This device tries the model on text held back.")
+        }
         Stage::Reconnecting { in_seconds, reason } => say(
             Warn,
             "Connection lost, trying again",
@@ -200,6 +204,9 @@ pub fn pace(worker: &WorkerView) -> Option<String> {
 
 /// What the run is, for someone who has never seen it.
 pub fn run(view: &RunView) -> String {
+    if block_words::is_block_mode(view) {
+        return block_words::run(view);
+    }
     format!(
         "A language model of {} and {} parameters is learning from {}. No single device holds it: each trains a \
          slice.",
@@ -211,6 +218,9 @@ pub fn run(view: &RunView) -> String {
 
 /// What the numbers of the curve mean, and how much text there is.
 pub fn task(view: &RunView) -> String {
+    if block_words::is_block_mode(view) {
+        return block_words::task(view);
+    }
     format!(
         "The model guesses the next token of a text. The loss says how much the right answer surprises it, so the \
          line should fall. There are {} tokens to learn from, {}.",
@@ -219,7 +229,7 @@ pub fn task(view: &RunView) -> String {
     )
 }
 
-fn tokenizer(name: &str) -> String {
+pub fn tokenizer(name: &str) -> String {
     match name {
         "bytes" => "one per byte".to_owned(),
         "characters" | "chars" => "one per character".to_owned(),
@@ -288,6 +298,9 @@ pub fn leaves(hops: &[Hop]) -> &'static str {
 
 /// Seconds until the last step at the present pace.
 pub fn seconds_left(view: &RunView) -> Option<f64> {
+    if block_words::is_block_mode(view) {
+        return block_words::seconds_left(view);
+    }
     let run: &RunSpec = &view.run;
     let tokens = u64::from(run.sequences) * u64::from(run.context) * u64::from(run.micro_batches);
     let left = view.steps.saturating_sub(view.step) * tokens;
@@ -302,8 +315,14 @@ pub fn crowd_at_work(view: &RunView) -> Option<String> {
 
 /// "3 devices take part, 1 stands by."
 pub fn crowd(view: &RunView) -> String {
+    if block_words::is_block_mode(view) {
+        return block_words::crowd(view);
+    }
     let spare = view.workers.iter().filter(|worker| worker.hops.is_empty()).count() as u64;
-    let busy = view.workers.len() as u64 - spare;
+    crowd_of(view.workers.len() as u64 - spare, spare)
+}
+
+pub fn crowd_of(busy: u64, spare: u64) -> String {
     match (busy, spare) {
         (0, 0) => "No device is here yet.".to_owned(),
         (0, _) => format!("{} here.", plural(spare, "device is", "devices are")),

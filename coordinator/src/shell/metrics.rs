@@ -55,6 +55,7 @@ type Written = Result<(), std::fmt::Error>;
 impl prometheus_client::collector::Collector for Collector {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> Written {
         self.run(&mut out)?;
+        self.rounds(&mut out)?;
         self.workers(&mut out)
     }
 }
@@ -157,6 +158,86 @@ impl Collector {
             ConstCounter::new(*count).encode(family.encode_family(&[("reason", reason.as_str())])?)?;
         }
         Ok(())
+    }
+
+    /// What only a run in block mode has.
+    fn rounds(&self, out: &mut DescriptorEncoder<'_>) -> Written {
+        let Some(rounds) = &self.view.rounds else { return Ok(()) };
+        let nats = Unit::Other("nats".into());
+        let ratio = unit_of_ratios();
+        gauge(out, "cohort_round", "Rounds done", None, Some(rounds.round as f64))?;
+        gauge(out, "cohort_rounds_wanted", "Rounds of the whole run", None, Some(rounds.rounds as f64))?;
+        gauge(
+            out,
+            "cohort_round_deadline",
+            "What the round under way may take; 0 while none is open",
+            Some(&Unit::Seconds),
+            Some(rounds.deadline_seconds),
+        )?;
+        gauge(
+            out,
+            "cohort_round_duration",
+            "What the last round took",
+            Some(&Unit::Seconds),
+            rounds.round_seconds,
+        )?;
+        gauge(
+            out,
+            "cohort_participation",
+            "Accepted deltas over assigned replicas in the last round",
+            Some(&ratio),
+            rounds.participation,
+        )?;
+        gauge(
+            out,
+            "cohort_participation_mean",
+            "Mean of that over all rounds",
+            Some(&ratio),
+            rounds.mean_participation,
+        )?;
+        gauge(
+            out,
+            "cohort_cross_entropy_from_noise",
+            "One sweep from one draw of noise on the held-out split, newest measurement",
+            Some(&nats),
+            rounds.evaluation.as_ref().map(|(_, scores)| scores.one_draw),
+        )?;
+        let sample = ConstCounter::new(0u64);
+        let mut deltas = out.encode_descriptor(
+            "cohort_deltas",
+            "Deltas by what became of them",
+            None,
+            sample.metric_type(),
+        )?;
+        for (outcome, count) in [("accepted", rounds.accepted), ("refused", rounds.refused)] {
+            ConstCounter::new(count).encode(deltas.encode_family(&[("outcome", outcome)])?)?;
+        }
+        let mut traffic = out.encode_descriptor(
+            "cohort_round_traffic",
+            "Bytes to workers and from them, for accepted deltas",
+            Some(&Unit::Bytes),
+            sample.metric_type(),
+        )?;
+        for (way, count) in [("down", rounds.bytes_down), ("up", rounds.bytes_up)] {
+            ConstCounter::new(count).encode(traffic.encode_family(&[("way", way)])?)?;
+        }
+        self.each(out, "block", "Block that it is at, from 0", None, |w| Some(f64::from(w.replica?.block?)))?;
+        self.each(
+            out,
+            "round",
+            "From the opening of its last accepted round to its delta",
+            Some(&Unit::Seconds),
+            |w| w.replica?.round_seconds,
+        )?;
+        self.each(out, "accepted_deltas", "Deltas of it that were accepted", None, |w| {
+            Some(w.replica?.accepted as f64)
+        })?;
+        self.each(out, "refused_deltas", "Deltas of it that were refused", None, |w| {
+            Some(w.replica?.refused as f64)
+        })?;
+        self.each(out, "missed_rounds", "Rounds that ended without its delta", None, |w| {
+            Some(w.replica?.missed as f64)
+        })
     }
 
     fn workers(&self, out: &mut DescriptorEncoder<'_>) -> Written {

@@ -1,5 +1,7 @@
 //! The learning curve: a chart, a line that reads it out, and words for those who do not see it.
 
+mod blocks;
+mod figure;
 mod options;
 mod uplot;
 
@@ -9,7 +11,8 @@ use protocol::view::CurvePoint;
 use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
 use web_sys::{HtmlElement, ResizeObserver};
 
-use self::uplot::UPlot;
+pub use self::blocks::{ParticipationCurve, ScoreCurve};
+use self::{figure::Subject, uplot::UPlot};
 use crate::{
     format::{count, loss},
     live::Live,
@@ -40,11 +43,34 @@ struct Chart {
     host: NodeRef<Div>,
     drawing: StoredValue<Option<Drawing>, LocalStorage>,
     curve: RwSignal<Vec<CurvePoint>>,
+    subject: Subject,
     /// Index, among the drawn points, of the one under the cursor.
     at: RwSignal<Option<usize>>,
 }
 
 impl Chart {
+    fn new(subject: Subject) -> Self {
+        let chart = Chart {
+            host: NodeRef::new(),
+            drawing: StoredValue::new_local(None),
+            curve: expect_context::<Live>().curve,
+            subject,
+            at: RwSignal::new(None),
+        };
+        Effect::new(move |_| {
+            if let Subject::Scores(lines) = subject {
+                lines.track();
+            }
+            if chart.host.get().is_some() {
+                chart.draw();
+            }
+        });
+        Effect::new(move |_| chart.refresh());
+        redraw_on_new_colours(chart);
+        on_cleanup(move || chart.drawing.set_value(None));
+        chart
+    }
+
     fn element(self) -> Option<HtmlElement> {
         self.host.get_untracked().map(|div| div.unchecked_into())
     }
@@ -62,8 +88,9 @@ impl Chart {
         });
         let resized = Closure::new(move || self.fit());
         let function: &Function = hover.as_ref().unchecked_ref();
-        let data = self.curve.with_untracked(|curve| options::data(&options::drawn(curve)));
-        let plot = UPlot::new(&options::options(&element, function), &data, &element).ok();
+        let data = self.curve.with_untracked(|curve| self.subject.data(&options::drawn(curve)));
+        let figure = self.subject.figure();
+        let plot = UPlot::new(&options::options(&element, function, &figure), &data, &element).ok();
         let resize = ResizeObserver::new(resized.as_ref().unchecked_ref()).ok();
         if let Some(resize) = &resize {
             resize.observe(&element);
@@ -77,7 +104,7 @@ impl Chart {
     }
 
     fn refresh(self) {
-        let data = self.curve.with(|curve| options::data(&options::drawn(curve)));
+        let data = self.curve.with(|curve| self.subject.data(&options::drawn(curve)));
         self.with_plot(|plot| plot.set_data(&data));
     }
 
@@ -89,34 +116,29 @@ impl Chart {
         });
     }
 
-    /// The point under the cursor or else the last one, and the newest validation up to there.
-    fn read_out(self) -> Option<(CurvePoint, Option<Measured>)> {
+    /// The points up to the one under the cursor, or else all.
+    fn up_to_cursor<T>(self, read: impl FnOnce(&[&CurvePoint]) -> T) -> Option<T> {
         let at = self.at.get();
         self.curve.with(|curve| {
             let points = options::drawn(curve);
             let at = at.unwrap_or(usize::MAX).min(points.len().checked_sub(1)?);
-            Some(((*points.get(at)?).clone(), newest_validation(points[..=at].iter().copied())))
+            points.get(..=at).map(read)
         })
+    }
+
+    /// The point under the cursor or else the last one, and the newest validation up to there.
+    fn read_out(self) -> Option<(CurvePoint, Option<Measured>)> {
+        self.up_to_cursor(|points| {
+            let last = points.last().map(|last| (*last).clone())?;
+            Some((last, newest_validation(points.iter().copied())))
+        })?
     }
 }
 
 #[component]
 pub fn LossCurve() -> impl IntoView {
     let live = expect_context::<Live>();
-    let chart = Chart {
-        host: NodeRef::new(),
-        drawing: StoredValue::new_local(None),
-        curve: live.curve,
-        at: RwSignal::new(None),
-    };
-    Effect::new(move |_| {
-        if chart.host.get().is_some() {
-            chart.draw();
-        }
-    });
-    Effect::new(move |_| chart.refresh());
-    redraw_on_new_colours(chart);
-    on_cleanup(move || chart.drawing.set_value(None));
+    let chart = Chart::new(Subject::Losses);
 
     let is_empty = move || live.curve.with(Vec::is_empty);
     view! {

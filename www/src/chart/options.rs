@@ -6,6 +6,7 @@ use serde_json::json;
 use wasm_bindgen::JsValue;
 use web_sys::HtmlElement;
 
+use super::figure::Figure;
 use crate::curve::smooth;
 
 /// Points on either side that the bold line is the mean of, as a share of the curve and at most.
@@ -19,13 +20,12 @@ const MOST_POINTS: usize = 4000;
 struct Look {
     ink: String,
     grid: String,
-    jitter: String,
-    training: String,
-    validation: String,
+    /// Of each line.
+    lines: Vec<String>,
 }
 
 impl Look {
-    fn of(element: &HtmlElement) -> Self {
+    fn of(element: &HtmlElement, figure: &Figure) -> Self {
         let style = leptos::prelude::window().get_computed_style(element).ok().flatten();
         let read = |name: &str| {
             let value =
@@ -35,16 +35,14 @@ impl Look {
         Look {
             ink: read("--ink-2"),
             grid: read("--line"),
-            jitter: read("--curve-jitter"),
-            training: read("--curve-training"),
-            validation: read("--curve-validation"),
+            lines: figure.lines.iter().map(|line| read(&format!("--curve-{}", line.colour))).collect(),
         }
     }
 }
 
 /// `hover` is called with uPlot at each move of the cursor.
-pub fn options(element: &HtmlElement, hover: &Function) -> JsValue {
-    let look = Look::of(element);
+pub fn options(element: &HtmlElement, hover: &Function, figure: &Figure) -> JsValue {
+    let look = Look::of(element, figure);
     let axis = |size: u32, label: &str| {
         json!({
             "stroke": look.ink, "font": "12px system-ui, sans-serif", "size": size, "gap": 6,
@@ -53,18 +51,22 @@ pub fn options(element: &HtmlElement, hover: &Function) -> JsValue {
         })
     };
     let (width, height) = size(element);
+    let line = |(line, colour): (&super::figure::Stroke, &String)| {
+        json!({
+            "stroke": colour, "width": line.width, "spanGaps": true,
+            "points": { "show": line.points, "size": 5, "fill": colour },
+        })
+    };
+    let series: Vec<_> =
+        [json!({})].into_iter().chain(figure.lines.iter().zip(&look.lines).map(line)).collect();
+    let y = figure.range.map_or(json!({}), |range| json!({ "range": range }));
     let options = json!({
         "width": width, "height": height,
         "legend": { "show": false },
         "cursor": { "y": false, "drag": { "x": false, "y": false }, "points": { "size": 7 } },
-        "scales": { "x": { "time": false } },
-        "axes": [axis(30, "step"), axis(46, "loss, nats per token")],
-        "series": [
-            {},
-            { "stroke": look.jitter, "width": 1, "points": { "show": false } },
-            { "stroke": look.training, "width": 2, "points": { "show": false } },
-            { "stroke": look.validation, "width": 2, "spanGaps": true, "points": { "show": true, "size": 5, "fill": look.validation } },
-        ],
+        "scales": { "x": { "time": false }, "y": y },
+        "axes": [axis(30, figure.x), axis(46, figure.y)],
+        "series": series,
     });
     let options = JSON::parse(&options.to_string()).unwrap_or(JsValue::NULL);
     let hooks = js_sys::Object::new();
@@ -94,17 +96,32 @@ pub fn drawn(curve: &[CurvePoint]) -> Vec<&CurvePoint> {
         .collect()
 }
 
-/// The columns in the order of the series.
-pub fn data(points: &[&CurvePoint]) -> Array {
-    let steps: Vec<f64> = points.iter().map(|point| point.step as f64).collect();
+/// The columns of pipeline mode: every step's loss, their trend, and what was measured on text held back.
+pub fn losses(points: &[&CurvePoint]) -> Array {
     let losses: Vec<f64> = points.iter().map(|point| point.train_loss).collect();
     let smoothed = smooth(&losses, (points.len() / SMOOTH_SHARE).min(SMOOTH_MOST));
-    let validation: Array =
-        points.iter().map(|point| point.validation_loss.map_or(JsValue::NULL, JsValue::from_f64)).collect();
     Array::of4(
-        &Float64Array::from(steps.as_slice()),
+        &steps(points),
         &Float64Array::from(losses.as_slice()),
         &Float64Array::from(smoothed.as_slice()),
-        &validation,
+        &column(points, |point| point.validation_loss),
     )
+}
+
+/// The steps, then a column for each line.
+pub fn columns(points: &[&CurvePoint], lines: &[&dyn Fn(&CurvePoint) -> Option<f64>]) -> Array {
+    let data = Array::of1(&steps(points));
+    for line in lines {
+        data.push(&column(points, line));
+    }
+    data
+}
+
+fn steps(points: &[&CurvePoint]) -> Float64Array {
+    let steps: Vec<f64> = points.iter().map(|point| point.step as f64).collect();
+    Float64Array::from(steps.as_slice())
+}
+
+fn column(points: &[&CurvePoint], value: impl Fn(&CurvePoint) -> Option<f64>) -> Array {
+    points.iter().map(|point| value(point).map_or(JsValue::NULL, JsValue::from_f64)).collect()
 }

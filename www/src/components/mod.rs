@@ -1,7 +1,9 @@
 //! Parts that several pages share.
 
+pub mod blocks;
 pub mod chip;
 pub mod confirm;
+pub mod evaluation;
 pub mod header;
 pub mod invite;
 pub mod link_lost;

@@ -1,13 +1,14 @@
 //! All devices of the run as a table; a list of cards on a phone.
 
 use leptos::prelude::*;
-use protocol::view::WorkerView;
+use protocol::view::{ReplicaView, WorkerView};
 
 use super::{chip::Chip, time_bar::total};
 use crate::{
-    format::{about, count, seconds},
+    block_words,
+    format::{about, bytes, count, seconds},
     live::Live,
-    words,
+    run_facts, words,
 };
 
 /// Silence that is worth a word, in seconds.
@@ -23,6 +24,15 @@ pub fn Workers(
         live.run.with(|run| run.iter().flat_map(|run| &run.workers).map(|worker| worker.id).collect())
     };
     let nobody = move || ids().is_empty();
+    let known = run_facts::block_mode(live);
+    let block_mode = Memo::new(move |_| known.get() == Some(true));
+    let columns = move || {
+        let column = |name: &'static str| {
+            view! { <th role="columnheader" scope="col" class="number">{name}</th> }
+        };
+        let names = if block_mode.get() { BLOCK_COLUMNS } else { PIPELINE_COLUMNS };
+        names.map(column).into_iter().collect_view()
+    };
     view! {
         <section class="card" aria-labelledby="workers-title">
             <h2 id="workers-title">"Devices"</h2>
@@ -33,11 +43,8 @@ pub fn Workers(
                         <th role="columnheader" scope="col">"Name"</th>
                         <th role="columnheader" scope="col">"Runs on"</th>
                         <th role="columnheader" scope="col">"State"</th>
-                        <th role="columnheader" scope="col">"Part"</th>
-                        <th role="columnheader" scope="col" class="number">"Step"</th>
-                        <th role="columnheader" scope="col" class="number">"Round trip"</th>
-                        <th role="columnheader" scope="col" class="number">"Memory"</th>
-                        <th role="columnheader" scope="col" class="number">"Accepted"</th>
+                        <th role="columnheader" scope="col">{move || if block_mode.get() { "Block" } else { "Part" }}</th>
+                        {columns}
                         {remove.map(|_| view! {
                             <th role="columnheader" scope="col"><span class="hidden">"Action"</span></th>
                         })}
@@ -45,7 +52,7 @@ pub fn Workers(
                 </thead>
                 <tbody role="rowgroup">
                     <For each=ids key=|id| *id let:id>
-                        <Row id remove/>
+                        <Row id remove block_mode/>
                     </For>
                 </tbody>
             </table>
@@ -54,7 +61,7 @@ pub fn Workers(
 }
 
 #[component]
-fn Row(id: u64, remove: Option<Callback<WorkerView>>) -> impl IntoView {
+fn Row(id: u64, remove: Option<Callback<WorkerView>>, block_mode: Memo<bool>) -> impl IntoView {
     let live = expect_context::<Live>();
     // The row stays while its numbers change: a button under a finger or with the focus must not be replaced.
     let worker = Memo::new(move |_| {
@@ -65,6 +72,9 @@ fn Row(id: u64, remove: Option<Callback<WorkerView>>) -> impl IntoView {
         live.run.with(|run| {
             let run = run.as_ref()?;
             let worker = run.workers.iter().find(|worker| worker.id == id)?;
+            if block_words::is_block_mode(run) {
+                return Some(block_words::held(worker));
+            }
             Some(words::capital(&words::part(&worker.hops, &run.run.model)))
         })
     };
@@ -75,6 +85,15 @@ fn Row(id: u64, remove: Option<Callback<WorkerView>>) -> impl IntoView {
     let state_text = Signal::derive(move || state().0.to_owned());
     let state_tone = Signal::derive(move || state().1);
     let silence = move || (silent() > SILENT).then(|| format!("silent for {}", about(silent())));
+    let numbers = move || {
+        let number = |(label, read): (&'static str, fn(&WorkerView) -> String)| {
+            view! { <td role="cell" data-label=label class="number">{cell(read)}</td> }
+        };
+        let reads: [fn(&WorkerView) -> String; 4] =
+            if block_mode.get() { BLOCK_NUMBERS } else { PIPELINE_NUMBERS };
+        let labels = if block_mode.get() { BLOCK_COLUMNS } else { PIPELINE_COLUMNS };
+        labels.into_iter().zip(reads).map(number).collect_view()
+    };
     let button = remove.map(|remove| {
         let name = cell(|worker| format!("Remove {}", worker.name));
         let ask = move |_| {
@@ -101,18 +120,33 @@ fn Row(id: u64, remove: Option<Callback<WorkerView>>) -> impl IntoView {
                 <Chip text=state_text tone=state_tone/>
                 <span class="under">{silence}</span>
             </td>
-            <td role="cell" data-label="Part">{part}</td>
-            <td role="cell" data-label="Step" class="number">{cell(step)}</td>
-            <td role="cell" data-label="Round trip" class="number">
-                {cell(|worker| worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3)))}
-            </td>
-            <td role="cell" data-label="Memory" class="number">{cell(words::memory)}</td>
-            <td role="cell" data-label="Accepted" class="number">
-                {cell(|worker| count(worker.accepted_micro_batches))}
-            </td>
+            <td role="cell" data-label=move || if block_mode.get() { "Block" } else { "Part" }>{part}</td>
+            {numbers}
             {button}
         </tr>
     }
+}
+
+const PIPELINE_COLUMNS: [&str; 4] = ["Step", "Round trip", "Memory", "Accepted"];
+const PIPELINE_NUMBERS: [fn(&WorkerView) -> String; 4] =
+    [step, round_trip, words::memory, |worker| count(worker.accepted_micro_batches)];
+
+const BLOCK_COLUMNS: [&str; 4] = ["Last round", "Got and sent", "Memory", "Accepted"];
+const BLOCK_NUMBERS: [fn(&WorkerView) -> String; 4] = [
+    |worker| of_replica(worker, |replica| replica.round_seconds.map_or("–".to_owned(), seconds)),
+    |worker| {
+        of_replica(worker, |replica| format!("{}, {}", bytes(replica.bytes_down), bytes(replica.bytes_up)))
+    },
+    words::memory,
+    |worker| of_replica(worker, block_words::tally),
+];
+
+fn of_replica(worker: &WorkerView, read: fn(&ReplicaView) -> String) -> String {
+    worker.replica.as_ref().map_or("–".to_owned(), read)
+}
+
+fn round_trip(worker: &WorkerView) -> String {
+    worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3))
 }
 
 fn step(worker: &WorkerView) -> String {

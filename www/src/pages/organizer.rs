@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use protocol::view::{Phase, WorkerView};
 use wasm_bindgen_futures::spawn_local;
 
-use super::dashboard::{RunPanel, watch_title};
+use super::dashboard::{Figures, RunPanel, watch_title};
 use crate::{
     api::{self, Order},
     browser::token,
@@ -13,7 +13,6 @@ use crate::{
         header::{Header, Place},
         invite::Invite,
         link_lost::LinkLost,
-        pipeline::Pipeline,
         workers::Workers,
     },
     live::Live,
@@ -59,10 +58,16 @@ impl Desk {
     }
 
     fn ask_remove(self, worker: &WorkerView) {
+        let detail = match worker.replica {
+            Some(_) => {
+                "What it is working on is lost and counts as missed. The round goes on with the others, and it is \
+                 turned away until it joins again."
+            }
+            None => "Its part goes to another device. The run takes up again from the last snapshot.",
+        };
         self.question.set(Some(Question {
             title: format!("Remove {}?", worker.name),
-            detail: "Its part goes to another device. The run takes up again from the last snapshot."
-                .to_owned(),
+            detail: detail.to_owned(),
             yes: "Remove".to_owned(),
             then: Order::Remove(worker.id),
         }));
@@ -87,7 +92,7 @@ pub fn Organizer() -> impl IntoView {
             <RunPanel heading="Organizing the run">
                 {if may { view! { <Controls desk/> }.into_any() } else { view! { <NoToken/> }.into_any() }}
             </RunPanel>
-            <Pipeline/>
+            <Figures/>
             <Workers remove/>
             <Invite/>
         </main>

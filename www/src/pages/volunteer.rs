@@ -1,8 +1,10 @@
 //! The volunteer's page: what this is, one button, and what the device then does.
 
 use leptos::prelude::*;
+use protocol::view::RoundsView;
 
 use crate::{
+    block_words,
     browser::{
         address::Wishes,
         device::Device,
@@ -10,7 +12,7 @@ use crate::{
         wake_lock::WakeLock,
         webgpu::{self, WebGpu},
     },
-    chart::LossCurve,
+    chart::{LossCurve, ScoreCurve},
     components::{
         chip::Chip,
         header::{Header, Place},
@@ -43,6 +45,14 @@ pub fn Volunteer() -> impl IntoView {
     Effect::new(move |_| wake_lock.want(active.get() && keep_awake.get()));
     title_follows(tab);
 
+    let block_mode = run_facts::block_mode(live);
+    let numbers = move || {
+        Some(if block_mode.get()? {
+            view! { <RoundNumbers/> }.into_any()
+        } else {
+            view! { <StepNumbers/> }.into_any()
+        })
+    };
     let browser = device.browser.clone();
     view! {
         <Header here=Place::Volunteer keep_open=active/>
@@ -67,23 +77,7 @@ pub fn Volunteer() -> impl IntoView {
                 <h2 id="curve-title">"How the model is doing"</h2>
                 <p class="quiet">{sentences(live, words::task)}</p>
                 <Progress/>
-                <dl class="stats">
-                    <Stat name="Step" id="step" value=fact(live, run_facts::step) note=fact(live, run_facts::steps)/>
-                    <Stat name="Training loss" id="train-loss" value=fact(live, run_facts::train_loss) note="nats per token"/>
-                    <Stat
-                        name="Validation loss"
-                        id="validation-loss"
-                        value=fact(live, run_facts::validation_loss)
-                        note="on text held back"
-                    />
-                    <Stat
-                        name="Speed"
-                        id="tokens-per-second"
-                        value=fact(live, |run| rate(run.tokens_per_second))
-                        note="tokens per second"
-                    />
-                </dl>
-                <LossCurve/>
+                {numbers}
             </section>
             <PartCard tab/>
             <WorkCard tab/>
@@ -92,6 +86,60 @@ pub fn Volunteer() -> impl IntoView {
                 <StayingCard wake_lock keep_awake active/>
             </div>
         </main>
+    }
+}
+
+#[component]
+fn StepNumbers() -> impl IntoView {
+    let live = expect_context::<Live>();
+    view! {
+        <dl class="stats">
+            <Stat name="Step" id="step" value=fact(live, run_facts::step) note=fact(live, run_facts::steps)/>
+            <Stat name="Training loss" id="train-loss" value=fact(live, run_facts::train_loss) note="nats per token"/>
+            <Stat
+                name="Validation loss"
+                id="validation-loss"
+                value=fact(live, run_facts::validation_loss)
+                note="on text held back"
+            />
+            <Stat
+                name="Speed"
+                id="tokens-per-second"
+                value=fact(live, |run| rate(run.tokens_per_second))
+                note="tokens per second"
+            />
+        </dl>
+        <LossCurve/>
+    }
+}
+
+#[component]
+fn RoundNumbers() -> impl IntoView {
+    let live = expect_context::<Live>();
+    let of = move |read: fn(&RoundsView) -> String| run_facts::of_rounds(live, read);
+    view! {
+        <dl class="stats">
+            <Stat name="Round" id="round" value=of(|rounds| count(rounds.round)) note=fact(live, run_facts::rounds)/>
+            <Stat
+                name="Cross-entropy from noise"
+                id="validation-loss"
+                value=of(|rounds| block_words::from_noise(rounds).0)
+                note=of(|rounds| format!("nats per token, {}", block_words::from_noise(rounds).1))
+            />
+            <Stat
+                name="Participation"
+                id="participation"
+                value=of(|rounds| block_words::participation(rounds).0)
+                note=of(|rounds| block_words::participation(rounds).1)
+            />
+            <Stat
+                name="Speed"
+                id="tokens-per-second"
+                value=fact(live, |run| rate(run.tokens_per_second))
+                note="tokens per second"
+            />
+        </dl>
+        <ScoreCurve/>
     }
 }
 
@@ -107,11 +155,13 @@ fn title_follows(tab: Tab) {
     Effect::new(move |_| {
         tab.session.with(|session| {
             let state = words::stage(&session.stage).title;
-            match &session.work {
+            let round = session.round.as_ref().map(|round| format!("round {}", count(round.number + 1)));
+            let done = session.work.as_ref().map(|work| format!("step {}", count(work.step)));
+            match round.or(done) {
                 _ if session.stage == crate::session::Stage::Idle => {
                     title::set("Cohort: help train a language model")
                 }
-                Some(work) => title::set(&format!("{state} · step {} · Cohort", count(work.step))),
+                Some(done) => title::set(&format!("{state} · {done} · Cohort")),
                 None => title::set(&format!("{state} · Cohort")),
             }
         });

@@ -2,11 +2,10 @@
 
 use leptos::prelude::*;
 
-use super::dashboard::{RunPanel, watch_title};
+use super::dashboard::{Figures, RunPanel, watch_title};
 use crate::components::{
     header::{Header, Place},
     link_lost::LinkLost,
-    pipeline::Pipeline,
     workers::Workers,
 };
 
@@ -20,7 +19,7 @@ pub fn Watch() -> impl IntoView {
             <RunPanel heading="Watching the run">
                 <p class="quiet">"This page only shows. " <a href="/">"Take part"</a> " with this device."</p>
             </RunPanel>
-            <Pipeline/>
+            <Figures/>
             <Workers remove=None/>
         </main>
     }

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use crate::{
+    block_words,
     browser::{address::Wishes, name},
     components::time_bar::total,
     format::{count, seconds},
@@ -20,12 +21,18 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
     let given = wishes.name.clone().or_else(name::recall);
     let called = RwSignal::new(name::tidy(&given.unwrap_or(default_name.clone())));
 
-    let stage = Memo::new(move |_| tab.session.with(|session| session.stage.clone()));
+    let stage = Memo::new(move |_| tab.session.with(|session| session.shown(phase.get())));
     let active = Memo::new(move |_| stage.with(Stage::is_active));
+    let known = run_facts::block_mode(live);
+    let block_mode = Memo::new(move |_| known.get() == Some(true));
     // A run that is over takes nobody; the words for that come before the words for an idle device.
     let over = Memo::new(move |_| !active.get() && phase.get().is_some_and(words::is_over));
     let said = Memo::new(move |_| {
-        stage.with(|stage| if over.get() { over_words(stage) } else { words::stage(stage) })
+        stage.with(|stage| match (over.get(), block_mode.get()) {
+            (true, _) => over_words(stage),
+            (false, true) => block_words::stage(stage),
+            (false, false) => words::stage(stage),
+        })
     });
     let fault = move || {
         stage.with(|stage| match stage {
@@ -36,6 +43,9 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
 
     // Beside the state, not in it: a screen reader must not speak at every step.
     let now = move || {
+        if block_mode.get() {
+            return tab.session.with(|session| live.run.with(|run| block_words::now(session, run.as_ref())));
+        }
         tab.session.with(|session| match (&session.stage, &session.work, &session.run) {
             (Stage::Training, Some(work), Some(run)) => Some(format!(
                 "{}. Step {} took {}.",
@@ -49,6 +59,17 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
             _ => None,
         })
     };
+
+    let round =
+        Memo::new(move |_| tab.session.with(|session| session.round.as_ref().map(block_words::share)));
+    let refusal = Memo::new(move |_| {
+        tab.session.with(|session| {
+            let refusal = session.rounds.refusal.as_ref()?;
+            // While it is news: until a round after it has been judged.
+            let judged = session.round.as_ref().is_none_or(|round| round.number <= refusal.0 + 1);
+            judged.then(|| block_words::refusal(refusal))
+        })
+    });
 
     let automatic = wishes.join;
     let join = move || {
@@ -114,6 +135,17 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
                 "Stop"
             </button>
             <p class="now" data-testid="now">{now}</p>
+            <progress
+                class="progress"
+                max="1"
+                value=move || round.get().unwrap_or_default().to_string()
+                hidden=move || round.get().is_none()
+                data-testid="round-progress"
+                aria-label="Progress of the round on this device"
+            ></progress>
+            <div role="status" aria-live="polite" data-testid="refusal">
+                {move || refusal.get().map(|words| view! { <p class="notice" data-tone="warn">{words}</p> })}
+            </div>
             <p class="quiet" hidden=over>"You can leave at any time. Closing the tab is enough."</p>
         </section>
     }

@@ -2,7 +2,11 @@
 
 use leptos::prelude::*;
 
-use crate::browser::wake_lock::{Hold, WakeLock};
+use crate::{
+    browser::wake_lock::{Hold, WakeLock},
+    live::Live,
+    run_facts,
+};
 
 #[component]
 pub fn StayingCard(wake_lock: WakeLock, keep_awake: RwSignal<bool>, active: Memo<bool>) -> impl IntoView {
@@ -13,6 +17,14 @@ pub fn StayingCard(wake_lock: WakeLock, keep_awake: RwSignal<bool>, active: Memo
         (true, true, Hold::On) => "The screen stays on while this device takes part.".to_owned(),
         (true, false, _) => "The screen may go dark. A phone then stops training within seconds.".to_owned(),
         _ => "While this device takes part, the screen stays on.".to_owned(),
+    };
+    let block_mode = run_facts::block_mode(expect_context::<Live>());
+    let breaks = move || {
+        if block_mode.get() == Some(true) {
+            "Nothing breaks then: the round goes on with the other devices, and this one joins again when you come back."
+        } else {
+            "Nothing breaks then: your part goes to another device, and this one joins again when you come back."
+        }
     };
     view! {
         <section class="card" aria-labelledby="staying-title">
@@ -30,7 +42,7 @@ pub fn StayingCard(wake_lock: WakeLock, keep_awake: RwSignal<bool>, active: Memo
             <ul class="list">
                 <li>"Keep this tab in front. Browsers slow down tabs in the background, and freeze busy ones after a few minutes."</li>
                 <li>"A phone stops the tab seconds after you leave it or lock the screen."</li>
-                <li>"Nothing breaks then: your part goes to another device, and this one joins again when you come back."</li>
+                <li>{breaks}</li>
                 <li>"Training uses power. Plug in a laptop or a phone if it is to run for long."</li>
             </ul>
         </section>
