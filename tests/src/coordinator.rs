@@ -77,6 +77,13 @@ impl Coordinator {
         Ok(())
     }
 
+    /// The same through another address, such as a proxy's.
+    pub fn start_worker_at(&self, url: &str, name: &str) -> Result<()> {
+        let worker = NativeWorker::start(url, name, &[])?;
+        self.workers().push(worker);
+        Ok(())
+    }
+
     /// Names and process numbers of the native workers.
     pub fn worker_processes(&self) -> Vec<(String, u32)> {
         self.workers().iter().map(|worker| (worker.name.clone(), worker.process.id())).collect()

@@ -149,9 +149,9 @@ pub fn rounds(
         ),
         norm_limit: reading.number(
             "rounds.norm_limit",
-            10.0,
+            4.0,
             |x| x >= 0.0,
-            "of at least 0; 10 is usual, 0 is none",
+            "of at least 0; 4 is usual, 0 is none",
         ),
         evaluate_by: reading.choice(
             "rounds.evaluate_by",
