@@ -14,6 +14,16 @@ const BEHAVIOURS: [Behaviour; 6] = [
     Behaviour::Replay,
     Behaviour::Copy,
 ];
+/// The keeper's checks: off, as usual, and with a tighter limit of lengths.
+const CHECKS: [&str; 3] = ["off", "on", "on, norm_limit 3"];
+/// A limit that honest deltas keep with ease.
+const TIGHT: f64 = 3.0;
+
+/// The tighter limit is tried on those that the usual one may let through.
+fn tried(behaviour: Behaviour, checks: usize) -> bool {
+    checks < 2 || matches!(behaviour, Behaviour::SignFlip(_) | Behaviour::Noise(_))
+}
+
 /// Hostile workers and all of them.
 const CROWDS: [(u32, u32); 2] = [(1, 5), (2, 7)];
 /// A cross-entropy beyond this is that of a broken model: even guesses cost 5.5.
@@ -38,10 +48,15 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
             keys.push((crowd, rule, None));
             cases.push(Case { config: config.clone(), plan: honest.clone() });
             for (behaviour, of) in behaviours.iter().enumerate() {
-                for checks in [false, true] {
+                for checks in (0..CHECKS.len()).filter(|checks| tried(*of, *checks)) {
                     keys.push((crowd, rule, Some((behaviour, checks))));
-                    let plan = Plan { hostile: vec![*of; hostile as usize], checks, ..honest.clone() };
-                    cases.push(Case { config: config.clone(), plan });
+                    let hostile = vec![*of; hostile as usize];
+                    let plan = Plan { hostile, checks: checks > 0, ..honest.clone() };
+                    let mut config = config.clone();
+                    if checks == 2 {
+                        config.rounds.norm_limit = TIGHT;
+                    }
+                    cases.push(Case { config, plan });
                 }
             }
         }
@@ -61,7 +76,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     };
     let places: Vec<String> = behaviours.iter().map(|behaviour| behaviour.name().to_owned()).collect();
     let line = |rule: usize| {
-        let value = |behaviour: usize| cost(0, (0, rule, Some((behaviour, false)))).filter(|e| e.mean < 2.0);
+        let value = |behaviour: usize| cost(0, (0, rule, Some((behaviour, 0)))).filter(|e| e.mean < 2.0);
         (0..behaviours.len()).map(value).collect::<Vec<_>>()
     };
     let plot = Plot {
@@ -84,7 +99,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         "trimmed mean",
         "median",
         "centred clip",
-        "refused for",
+        "refused for (mean)",
     ];
     let mut page = Page::new("Hostile workers", setting(lab, &cases[0].config, more), &header, plot);
     let cell = |estimate: Option<Estimate>| estimate.map_or("broken".to_owned(), |e| e.to_string());
@@ -93,21 +108,26 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         let names: BTreeSet<&str> = outcomes.flat_map(|o| o.refusals.keys().map(String::as_str)).collect();
         if names.is_empty() { "-".into() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
     };
-    let mut broken = [0; 2];
-    let mut worst: [Vec<f64>; 2] = [vec![0.0; AGGREGATORS.len()], vec![0.0; AGGREGATORS.len()]];
+    let mut broken = [(0, 0); CHECKS.len()];
+    let mut worst = [[0.0f64; AGGREGATORS.len()]; CHECKS.len()];
+    let mut culprits = BTreeSet::new();
     for (crowd, (hostile, workers)) in CROWDS.into_iter().enumerate() {
         let mut row = vec![format!("0 of {workers}"), "on".into(), "-".into()];
         row.extend((0..AGGREGATORS.len()).map(|rule| cell(cost(crowd, (crowd, rule, None)))));
         row.push("-".into());
         page.rows.push(row);
-        for checks in [false, true] {
-            for (behaviour, of) in behaviours.iter().enumerate() {
-                let words = if checks { "on" } else { "off" };
+        for (checks, words) in CHECKS.into_iter().enumerate() {
+            for (behaviour, of) in behaviours.iter().enumerate().filter(|(_, of)| tried(**of, checks)) {
                 let mut row = vec![format!("{hostile} of {workers}"), words.into(), of.name().into()];
                 for rule in 0..AGGREGATORS.len() {
                     let estimate = cost(crowd, (crowd, rule, Some((behaviour, checks))));
-                    broken[usize::from(checks)] += usize::from(estimate.is_none());
-                    let worst = &mut worst[usize::from(checks)][rule];
+                    let (of_broken, of_all) = &mut broken[checks];
+                    *of_broken += usize::from(estimate.is_none());
+                    *of_all += 1;
+                    if checks == 1 && estimate.is_none() {
+                        culprits.insert(format!("{} against {}", of.name(), AGGREGATORS[rule]));
+                    }
+                    let worst = &mut worst[checks][rule];
                     *worst = estimate.map_or(f64::INFINITY, |e| worst.max(e.mean));
                     row.push(cell(estimate));
                 }
@@ -119,7 +139,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     page.expected = "Without checks one hostile worker breaks the mean, and the robust aggregators hold; with checks on, \
                      zeros, copies, replays and absurd lengths do not reach the average, and every aggregator holds."
         .into();
-    for (checks, words) in [(0, "off"), (1, "on")] {
+    for (checks, words) in CHECKS.into_iter().enumerate() {
         let each: Vec<String> = AGGREGATORS
             .iter()
             .zip(&worst[checks])
@@ -128,11 +148,19 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
                 false => format!("{name} broken"),
             })
             .collect();
+        let (of_broken, of_all) = broken[checks];
         page.seen.push(format!(
-            "With checks {words}, {} of {} cells are broken; the worst of each aggregator: {}.",
-            broken[checks],
-            CROWDS.len() * behaviours.len() * AGGREGATORS.len(),
+            "With checks {words}, {of_broken} of {of_all} cells are broken; the worst of each aggregator: {}.",
             each.join(", ")
+        ));
+    }
+    if !culprits.is_empty() {
+        page.seen.push(format!(
+            "What breaks a run in spite of the usual checks: {}. Their limit is {} times the typical length, and ten times \
+             it the other way outweighs the honest workers in a mean: a run of strangers needs a tighter limit or a robust \
+             aggregator.",
+            culprits.into_iter().collect::<Vec<_>>().join(", "),
+            cases[0].config.rounds.norm_limit
         ));
     }
     Ok(page)

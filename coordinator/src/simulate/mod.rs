@@ -26,7 +26,7 @@ pub use regime::{REGIMES, Regime, Speed};
 use crate::{
     config::{ModeName, RunConfig},
     data::Dataset,
-    rounds::{deadline::DeadlinePolicy, evaluation::Evaluator},
+    rounds::deadline::DeadlinePolicy,
     run::event::Record,
 };
 
@@ -143,7 +143,5 @@ fn check(config: &RunConfig) -> anyhow::Result<()> {
         config.mode == ModeName::Block,
         "mode is \"pipeline\", and only block mode has rounds to simulate; set mode = \"block\""
     );
-    // Nobody has idle virtual time to sell.
-    debug_assert!(matches!(config.rounds.evaluate_by, Evaluator::Coordinator | Evaluator::Workers));
     Ok(())
 }

@@ -60,7 +60,7 @@ enum Happening {
         worker: usize,
         turn: u64,
     },
-    /// The worker disconnects, for so many nanoseconds.
+    /// The worker disconnects, for so long.
     Leaves {
         worker: usize,
         away: Duration,
@@ -130,6 +130,7 @@ impl<'a> World<'a> {
         let files = keeper.files()?;
         let published = files.published(0);
         let mut rounds = block_mode::round_settings(config, &run)?;
+        // Nobody has idle virtual time to give away.
         rounds.evaluator = Evaluator::Coordinator;
         let sizes = Sizes::new(config, &run, &published, keeper.weights().lengths(0))?;
         let typical = sizes.typical(&plan.regime.median, rounds.local_steps);
@@ -557,7 +558,7 @@ impl<'a> World<'a> {
                 .iter()
                 .filter(|worker| worker.behaviour == Behaviour::Honest)
                 .filter_map(|worker| worker.job.as_ref())
-                .find(|theirs| job_key(&theirs.round) == job_key(&job.round));
+                .find(|theirs| key(&theirs.round) == key(&job.round));
             if let Some(theirs) = victim {
                 let after = theirs.heard + COPIED_AFTER;
                 if theirs.trained.is_none() || after > self.now.as_secs_f64() + 1e-9 {
@@ -614,7 +615,8 @@ impl<'a> World<'a> {
     }
 }
 
-fn job_key(round: &Round) -> (u64, u32) {
+/// Round and block: deltas of one key can stand for each other.
+fn key(round: &Round) -> (u64, u32) {
     (round.round, round.block)
 }
 
