@@ -4,7 +4,7 @@ use crate::data::permutation::mix;
 
 /// Key of the noise of the replica at `slot` in `round`.
 pub fn noise(run_seed: u64, round: u64, slot: u32) -> u64 {
-    mix(mix(mix(run_seed ^ 0x6e6f_6973_65) ^ round) ^ u64::from(slot))
+    mix(mix(mix(run_seed ^ 0x006e_6f69_7365) ^ round) ^ u64::from(slot))
 }
 
 /// Key of the noise of evaluations: the same after every round, so that curves differ by the weights alone.
