@@ -175,7 +175,7 @@ pub fn holds(worker: &WorkerView) -> Option<u32> {
 
 /// "Block 2".
 pub fn held(worker: &WorkerView) -> String {
-    holds(worker).map_or("None now".to_owned(), |block| format!("Block {}", block + 1))
+    holds(worker).map_or("None now".to_owned(), |block| format!("Block\u{a0}{}", block + 1))
 }
 
 /// "41", and "41, 2 refused, 1 missed" for a worker of whom not all was taken.

@@ -151,7 +151,7 @@ pub fn rows(scores: &Scores) -> Vec<Row> {
             "Local, wrong context",
             &scores.scrambled,
             true,
-            "The same with another text before it: what is left comes from the leak alone, not from reading.",
+            "The same with another text before it: the gap to the row above is what reading the text is worth to a block.",
         ),
     ]
 }

@@ -73,8 +73,8 @@ pub fn ScoreCurve() -> impl IntoView {
             </fieldset>
             <p class="quiet">
                 "The first line is the headline and means little by itself: it counts what all blocks do in turn, so hold \
-                 it against the best block alone. Leaky lines see the answer through the noise: they are always lower and \
-                 say little about how well the model guesses."
+                 it against the best block alone. Leaky lines see the answer through the noise: they say little about how \
+                 well the model guesses, however low they are."
             </p>
         </figure>
     }

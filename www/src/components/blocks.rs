@@ -46,7 +46,7 @@ pub fn Blocks() -> impl IntoView {
             <p class="quiet">
                 "Every block learns by itself, on several devices at once, at noise of its own strength. When the model \
                  writes, the blocks take turns in this order, from pure noise to a guess. What the devices of a block \
-                 learned in a round becomes one change of the block by: " {aggregator} "."
+                 learned in a round becomes one change of the block, by this rule: " {aggregator} "."
             </p>
             <ol class="pipeline" data-testid="blocks">{cards}</ol>
         </section>

@@ -131,7 +131,7 @@ const PIPELINE_COLUMNS: [&str; 4] = ["Step", "Round trip", "Memory", "Accepted"]
 const PIPELINE_NUMBERS: [fn(&WorkerView) -> String; 4] =
     [step, round_trip, words::memory, |worker| count(worker.accepted_micro_batches)];
 
-const BLOCK_COLUMNS: [&str; 4] = ["Last round", "Got and sent", "Memory", "Accepted"];
+const BLOCK_COLUMNS: [&str; 4] = ["Last round", "Received, sent", "Memory", "Accepted"];
 const BLOCK_NUMBERS: [fn(&WorkerView) -> String; 4] = [
     |worker| of_replica(worker, |replica| replica.round_seconds.map_or("–".to_owned(), seconds)),
     |worker| {
