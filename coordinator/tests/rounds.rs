@@ -431,6 +431,25 @@ fn a_missed_deadline_makes_the_next_one_longer() {
 }
 
 #[test]
+fn a_mute_worker_is_waited_for_a_few_rounds_and_no_longer() {
+    let mut world = World::start(3);
+    let workers = [0, 1, 2].map(|_| world.join(0));
+    // Two are mute: one of three is below the floor.
+    for round in 0..ROUNDS {
+        world.deliver(workers[0]);
+        world.check(|_| Ok(1.0));
+        let deadline = world.machine.view(world.now).rounds.unwrap().deadline_seconds;
+        world.pass(deadline + 0.01);
+        assert_eq!(world.averages.len(), usize::from(round >= 3), "round {round}");
+        if round < 3 {
+            world.pass(100.0);
+        }
+        world.average();
+    }
+    assert_eq!(world.machine.phase(), Phase::Finished);
+}
+
+#[test]
 fn whoever_goes_is_missed_and_whoever_comes_takes_part_from_the_next_round() {
     let mut world = World::start(3);
     let workers = [0, 1, 2].map(|_| world.join(0));

@@ -45,6 +45,9 @@ const UNKNOWN: f64 = 2.0;
 /// A worker that fails this many rounds in a row is turned away.
 const MOST_FAULTS: u32 = 3;
 
+/// A worker of which nothing came for so many rounds in a row is not waited for.
+const MUTE: u32 = 3;
+
 /// What block mode needs beside [`Settings`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundSettings {
@@ -82,6 +85,8 @@ struct Known {
     /// The last round it had a part in, and when that opened.
     last: Option<(u64, Duration)>,
     faults: u32,
+    /// Rounds in a row that ended without its delta.
+    missed: u32,
     view: ReplicaView,
 }
 
@@ -479,7 +484,7 @@ impl Machine {
                     Progress::Accepted(Accepted { blob: ready.blob, norm, cross_entropy, traffic });
                 let (block, seconds) = (replica.block, replica.arrived.unwrap_or_default());
                 if let Some(known) = self.known.get_mut(&worker) {
-                    known.faults = 0;
+                    (known.faults, known.missed) = (0, 0);
                     known.rounds_held += 1;
                     known.view.accepted += 1;
                     known.view.bytes_down = traffic.down;
@@ -623,7 +628,11 @@ impl Machine {
         }
         self.started = true;
         let round = self.published.round;
-        let expected: Vec<f64> = candidates.iter().map(|candidate| candidate.seconds).collect();
+        let waited_for = candidates.iter().filter(|candidate| !self.is_mute(candidate.worker));
+        let mut expected: Vec<f64> = waited_for.map(|candidate| candidate.seconds).collect();
+        if expected.is_empty() {
+            expected = candidates.iter().map(|candidate| candidate.seconds).collect();
+        }
         let deadline = self.deadlines.seconds(&expected);
         let steps = local_steps::of_round(round, self.rounds.local_steps, self.settings.steps);
         let rates: Vec<f64> = steps.map(|step| self.settings.learning_rate.at(step)).collect();
@@ -680,6 +689,11 @@ impl Machine {
         UNKNOWN * (f64::from(self.rounds.local_steps) * step + link)
     }
 
+    /// Whether nothing has come of this worker for some rounds: it may take part, and nobody waits for it.
+    fn is_mute(&self, worker: WorkerId) -> bool {
+        self.known.get(&worker).is_some_and(|known| known.missed >= MUTE)
+    }
+
     /// Close the round if it has come to its end.
     fn close_round(&mut self, out: &mut Vec<Action>) {
         let Some(flight) = &self.flight else { return };
@@ -695,7 +709,9 @@ impl Machine {
             return;
         }
         let elapsed = flight.elapsed(self.now);
-        let in_time = self.deadlines.may_close(elapsed, flight.deadline, arrived, flight.replicas.len());
+        // A mute worker must not hold up every round until the longest time is over.
+        let reliable = flight.replicas.keys().filter(|worker| !self.is_mute(**worker)).count();
+        let in_time = self.deadlines.may_close(elapsed, flight.deadline, arrived, reliable);
         if !flight.is_settled() && !in_time {
             return;
         }
@@ -708,6 +724,7 @@ impl Machine {
                 out.push(Action::Record(Record::DeltaMissed { round, block, worker }));
                 if let Some(known) = self.known.get_mut(&worker) {
                     known.view.missed += 1;
+                    known.missed += 1;
                     known.moments_since = None;
                     // From its own time, not from how long the round waited: a mute worker would lengthen the next
                     // deadline, and then the one after by that.

@@ -78,7 +78,10 @@ impl Bench {
         match self.replica.as_mut().filter(|replica| replica.block() == round.block) {
             Some(replica) => {
                 replica.rebase(&files, round.fresh)?;
-                self.before = None;
+                // As in a session: an accepted delta is judged before the next round opens.
+                if let Some((_, before)) = self.before.take() {
+                    self.residuals = before;
+                }
                 if round.fresh {
                     self.residuals.clear();
                 }

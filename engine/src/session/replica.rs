@@ -94,7 +94,10 @@ impl RoundWork {
         match bench.held.as_mut().filter(|held| held.replica.block() == round.block) {
             Some(held) => {
                 held.replica.rebase(&files, round.fresh)?;
-                held.before = None;
+                // An accepted delta is judged before the next round opens: this one was not taken, or not sent.
+                if let Some((_, before)) = held.before.take() {
+                    held.residuals = before;
+                }
                 if round.fresh {
                     held.residuals.clear();
                 }

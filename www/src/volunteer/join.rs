@@ -27,6 +27,8 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
     let block_mode = Memo::new(move |_| known.get() == Some(true));
     // A run that is over takes nobody; the words for that come before the words for an idle device.
     let over = Memo::new(move |_| !active.get() && phase.get().is_some_and(words::is_over));
+    // A memo of its own: read straight from two memos of which one depends on the other, the attribute stayed behind.
+    let state = Memo::new(move |_| if over.get() { "over" } else { stage.with(Stage::name) });
     let said = Memo::new(move |_| {
         stage.with(|stage| match (over.get(), block_mode.get()) {
             (true, _) => over_words(stage),
@@ -98,7 +100,7 @@ pub fn JoinCard(tab: Tab, wishes: Wishes, default_name: String) -> impl IntoView
                 role="status"
                 aria-live="polite"
                 data-testid="state"
-                data-state=move || if over.get() { "over" } else { stage.with(Stage::name) }
+                data-state=move || state.get()
             >
                 <h2 id="state-title">
                     <span class="state-mark" aria-hidden="true"></span>
