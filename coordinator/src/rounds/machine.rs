@@ -718,18 +718,21 @@ impl Machine {
         self.averaging = true;
         let last = flight.accepted().filter_map(|(_, replica, _)| replica.arrived).fold(0.0, f64::max);
         self.deadlines.learn(flight.participation(), last / flight.deadline);
-        for (worker, replica) in &flight.replicas {
-            if let Progress::Working = replica.progress {
-                let (round, block, worker) = (flight.round, replica.block, *worker);
-                out.push(Action::Record(Record::DeltaMissed { round, block, worker }));
-                if let Some(known) = self.known.get_mut(&worker) {
-                    known.view.missed += 1;
-                    known.missed += 1;
-                    known.moments_since = None;
-                    // From its own time, not from how long the round waited: a mute worker would lengthen the next
-                    // deadline, and then the one after by that.
-                    known.observed = Some(known.observed.unwrap_or(elapsed) * MISSED);
-                }
+        let late: Vec<(WorkerId, u32, f64)> = flight
+            .replicas
+            .iter()
+            .filter(|(_, replica)| replica.progress == Progress::Working)
+            .map(|(worker, replica)| (*worker, replica.block, self.expected_seconds(*worker)))
+            .collect();
+        for (worker, block, expected) in late {
+            out.push(Action::Record(Record::DeltaMissed { round: flight.round, block, worker }));
+            if let Some(known) = self.known.get_mut(&worker) {
+                known.view.missed += 1;
+                known.missed += 1;
+                known.moments_since = None;
+                // From its own time, not from how long the round waited: a mute worker would lengthen the next
+                // deadline, and then the one after by that.
+                known.observed = Some(expected * MISSED);
             }
         }
         let work: Vec<Work> = flight
