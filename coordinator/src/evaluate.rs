@@ -84,7 +84,7 @@ pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> 
         for batch in 0..batches {
             let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
             let seed = seeds::evaluation(config.training.seed, batch);
-            all.push(measure(&model, &windows, shape, seed, options.draws).await?);
+            all.push(measure(&model, &windows, shape, seed, options.draws, async || {}).await?);
         }
         anyhow::Ok(Scores::mean(&all))
     })?;

@@ -1,6 +1,6 @@
 //! `cohort recheck`: do accepted work of block mode again, and compare.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, ensure};
 use protocol::blob::BlobRef;
@@ -9,9 +9,9 @@ use crate::{
     config::RunConfig,
     data::Dataset,
     rounds::{
-        local_steps,
+        RoundManifest, local_steps,
         manifest::Work,
-        recheck::{RecheckError, distance, redo, tolerance},
+        recheck::{RecheckError, Step, distance, redo, tolerance},
         windows,
     },
     run::event::WorkerId,
@@ -53,34 +53,62 @@ pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
         std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))
     };
     let manifests = rounds::list(&data_dir.snapshots())?;
-    let mut findings = Vec::new();
-    for pair in manifests.windows(2) {
-        let [before, after] = pair else { continue };
-        let round = before.published.round;
-        if after.published.round != round + 1 {
-            continue;
-        }
-        let range = local_steps::of_round(round, config.rounds.local_steps, training.steps);
+    let rate = crate::serve::learning_rate(training);
+    let local = config.rounds.local_steps;
+    // The weights that each round started from, and what came of it.
+    let kept: BTreeMap<u64, (&RoundManifest, &RoundManifest)> = manifests
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [before, after] if after.published.round == before.published.round + 1 => {
+                Some((before.published.round, (before, after)))
+            }
+            _ => None,
+        })
+        .collect();
+    let mut step = |round: u64, work: &Work| -> anyhow::Result<Option<Step>> {
+        let Some((before, _)) = kept.get(&round) else { return Ok(None) };
+        let range = local_steps::of_round(round, local, training.steps);
         let steps = (range.end - range.start) as u32;
-        let rate = crate::serve::learning_rate(training);
-        let rates: Vec<f64> = range.map(|step| rate.at(step)).collect();
+        let slots = config.session.max_workers;
+        Ok(Some(Step {
+            round,
+            slot: work.slot,
+            files: [read(before.published.blocks[work.block as usize])?, read(before.published.table)?],
+            windows: windows::of_round(&mut train, round, work.slot, steps, local, slots),
+            learning_rates: range.map(|step| rate.at(step)).collect(),
+        }))
+    };
+    let mut findings = Vec::new();
+    for (&round, (before, after)) in &kept {
         for work in &after.work {
-            let files = [read(before.published.blocks[work.block as usize])?, read(before.published.table)?];
-            let slots = config.session.max_workers;
-            let windows =
-                windows::of_round(&mut train, round, work.slot, steps, config.rounds.local_steps, slots);
+            let mut chain = Ok(Vec::new());
+            let first = work.moments_since.ok_or(RecheckError::Unknown);
+            for earlier in first.clone().map_or(0..0, |since| since..round + 1) {
+                // The same worker's share of that round.
+                let share = kept.get(&earlier).and_then(|(_, after)| {
+                    after.work.iter().find(|w| w.worker == work.worker && w.block == work.block)
+                });
+                let step = match share {
+                    Some(share) => step(earlier, share)?,
+                    None => None,
+                };
+                match (step, &mut chain) {
+                    (Some(step), Ok(chain)) => chain.push(step),
+                    (None, _) => {
+                        let since = work.moments_since.unwrap_or_default();
+                        chain = Err(RecheckError::Forgotten { since });
+                        break;
+                    }
+                    _ => {}
+                }
+            }
             let sent = read(work.delta)?;
-            let again = |work: &Work| -> Result<f64, RecheckError> {
-                let redone = redo(&run, training.seed, round, work, &files, windows, rates.clone())?;
-                distance(&run, work, &before.published, &sent, &redone)
-            };
-            findings.push(Finding {
-                round,
-                worker: work.worker,
-                block: work.block,
-                outcome: again(work),
-                tolerance: tolerance(config.rounds.encoding()),
+            let outcome = first.and(chain).and_then(|chain| {
+                let redone = redo(&run, training.seed, work.block, chain)?;
+                distance(&run, work.block, &before.published, &sent, &redone)
             });
+            let tolerance = tolerance(config.rounds.encoding());
+            findings.push(Finding { round, worker: work.worker, block: work.block, outcome, tolerance });
         }
     }
     Ok(findings)

@@ -394,10 +394,11 @@ fn below_the_floor_a_round_goes_on_past_its_deadline_and_an_empty_one_keeps_the_
     let workers = [0, 1, 2].map(|_| world.join(0));
     world.deliver(workers[0]);
     world.check(|_| Ok(1.0));
-    world.pass(50.0);
+    let deadline = world.machine.view(world.now).rounds.unwrap().deadline_seconds;
+    world.pass(1.5 * deadline);
     assert!(world.averages.is_empty(), "one of three is below the floor");
-    world.pass(60.0);
-    assert_eq!(world.averages.len(), 1, "but no round is longer than the longest");
+    world.pass(3.0 * deadline);
+    assert_eq!(world.averages.len(), 1, "but a round goes on for no more than four times its deadline");
     world.average();
     // The next round brings nothing at all.
     world.pass(200.0);

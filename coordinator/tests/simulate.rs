@@ -120,6 +120,46 @@ fn zeros_copies_and_replays_are_refused_by_name() {
     }
 }
 
+/// A block that all workers share, long enough to have learnt something.
+fn shared(aggregator: &str) -> RunConfig {
+    let toml = format!(
+        "mode = \"block\"\n[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 16\n\
+         [training]\nsteps = 60\nsequences = 4\nlearning_rate = 1e-2\nwarmup_steps = 0\nvalidate_every = 60\n\
+         validation_batches = 2\n[blocks]\ncount = 1\n[rounds]\nlocal_steps = 5\ndraws = 2\ntrim = 2\n\
+         aggregator = \"{aggregator}\"\n"
+    );
+    RunConfig::parse(&toml, "run.toml").unwrap()
+}
+
+#[test]
+fn one_hostile_of_five_and_two_of_seven_cost_little_under_a_robust_aggregator_or_under_the_checks() {
+    let score = |aggregator, workers, hostile: &[Behaviour], checks| {
+        let plan = Plan { hostile: hostile.to_vec(), checks, ..Plan::new(named("lockstep"), workers, 1) };
+        go(&shared(aggregator), &plan).scores.map_or(f64::INFINITY, |scores| scores.one_draw)
+    };
+    for (workers, count) in [(5, 1), (7, 2)] {
+        let honest = score("mean", workers, &[], true);
+        for behaviour in [Behaviour::SignFlip(10.0), Behaviour::Noise(10.0), Behaviour::Scale(100.0)] {
+            let hostile = vec![behaviour; count];
+            for aggregator in ["median", "trimmed_mean"] {
+                let found = score(aggregator, workers, &hostile, false);
+                assert!(
+                    found < honest + 0.4,
+                    "{count} of {workers}, {behaviour:?}, {aggregator}: {found}, {honest}"
+                );
+            }
+            let checked = score("mean", workers, &hostile, true);
+            assert!(
+                checked < honest + 0.4,
+                "{count} of {workers}, {behaviour:?}, checks: {checked}, {honest}"
+            );
+        }
+        // Without either, one that turns its delta around ten times as long takes the model along.
+        let broken = score("mean", workers, &vec![Behaviour::SignFlip(10.0); count], false);
+        assert!(!broken.is_finite() || broken > honest + 1.0, "{broken} beside {honest}");
+    }
+}
+
 #[test]
 fn sparse_deltas_keep_what_they_do_not_send() {
     let dense = go(&config(3, ""), &Plan::new(named("lockstep"), 2, 1));

@@ -72,6 +72,25 @@ async fn three_workers_learn_blocks_apart_and_their_work_can_be_done_again() -> 
 }
 
 #[tokio::test]
+async fn work_that_began_with_moments_is_done_again_from_where_they_come() -> Result<()> {
+    let _alone = alone().await;
+    // All six rounds are kept: each round's moments can be had again from those before it.
+    let run =
+        TinyBlocks { steps: 30, rounds: "longest_seconds = 600\ndelta = \"f16\"\n", ..TinyBlocks::default() };
+    let text = run.toml().replace("[snapshots]\n", "[snapshots]\nkeep = 10\n");
+    let coordinator = Coordinator::start(&text, &[]).await?;
+    coordinator.start_workers(3)?;
+    coordinator.wait_for_finish().await?;
+    let data = coordinator.data().display().to_string();
+    let rechecked = cohort::run(&["recheck", &data], LIMIT).await?;
+    ensure!(rechecked.code == Some(0), "{}{}", rechecked.stdout, rechecked.stderr);
+    let again = rechecked.stdout.lines().filter(|line| line.contains("as sent")).count();
+    ensure!(again >= 15, "of 18 pieces of work {again} could be done again: {}", rechecked.stdout);
+    ensure!(rechecked.stdout.contains("round 5, block"), "the last round too: {}", rechecked.stdout);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_coordinator_killed_between_rounds_goes_on_from_the_published_weights() -> Result<()> {
     let _alone = alone().await;
     let run = TinyBlocks {

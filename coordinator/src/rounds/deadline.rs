@@ -12,13 +12,15 @@ pub enum DeadlinePolicy {
     Adaptive {
         /// Share of the replicas that a deadline should let arrive.
         target: f64,
-        /// A round with a smaller share goes on past its deadline ...
+        /// A round with a smaller share goes on past its deadline, for up to [`PATIENCE`] times as long ...
         floor: f64,
-        /// ... for no longer than this in all, in seconds.
+        /// ... and no longer than this in all, in seconds.
         longest: f64,
     },
 }
 
+/// How many deadlines a round below its floor may take: who is not there by then is not coming.
+const PATIENCE: f64 = 4.0;
 /// Factor from the arrivals expected to the deadline, at first.
 const SLACK: f64 = 1.5;
 /// Seconds on top: where rounds are short, a hiccup of the machine is as long as a round.
@@ -74,7 +76,8 @@ impl Deadlines {
         match self.policy {
             DeadlinePolicy::Fixed { .. } => true,
             DeadlinePolicy::Adaptive { floor, longest, .. } => {
-                elapsed >= longest || arrived as f64 >= floor * assigned as f64
+                let end = longest.min(PATIENCE * deadline);
+                elapsed >= end || arrived as f64 >= floor * assigned as f64
             }
         }
     }
@@ -82,7 +85,9 @@ impl Deadlines {
     /// When to look again whether a round may close, in seconds since it opened.
     pub fn next_look(&self, elapsed: f64, deadline: f64) -> f64 {
         match self.policy {
-            DeadlinePolicy::Adaptive { longest, .. } if elapsed >= deadline => longest,
+            DeadlinePolicy::Adaptive { longest, .. } if elapsed >= deadline => {
+                longest.min(PATIENCE * deadline)
+            }
             _ => deadline,
         }
     }
@@ -123,8 +128,10 @@ mod tests {
         assert!(!deadlines.may_close(4.9, 5.0, 10, 10));
         assert!(deadlines.may_close(5.0, 5.0, 6, 10));
         assert!(!deadlines.may_close(5.0, 5.0, 5, 10));
-        assert_eq!(deadlines.next_look(5.0, 5.0), 100.0);
-        assert!(deadlines.may_close(100.0, 5.0, 0, 10));
+        assert_eq!(deadlines.next_look(5.0, 5.0), 20.0);
+        assert!(deadlines.may_close(20.0, 5.0, 0, 10));
+        assert!(!deadlines.may_close(99.0, 50.0, 5, 10));
+        assert!(deadlines.may_close(100.0, 50.0, 0, 10), "nor longer than the longest");
         assert!(Deadlines::new(DeadlinePolicy::Fixed { seconds: 5.0 }).may_close(5.0, 5.0, 0, 10));
     }
 

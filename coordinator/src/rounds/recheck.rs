@@ -1,7 +1,8 @@
 //! A replica's round done again, and how far what it sent lies from that: the ground for spot checks.
 //!
-//! Weights, windows and noise follow from published files and numbers. Only AdamW's moments stay on the worker, so a
-//! round can be done again if it began without any: the first at a block, or every one with `rounds.moments = "fresh"`.
+//! Weights, windows and noise follow from published files and numbers. Only AdamW's moments stay on the worker: a round
+//! that began with some is done again with all rounds before it, back to the one that began without. With
+//! `rounds.moments = "fresh"` every round does.
 
 use engine::{
     block::{BlockError, LocalRound, Replica, Task},
@@ -12,7 +13,7 @@ use protocol::{
     spec::RunSpec,
 };
 
-use super::{Published, manifest::Work, seeds};
+use super::{Published, seeds};
 
 /// Largest distance of an honest delta from the one done again, over the length of the latter.
 ///
@@ -33,48 +34,68 @@ pub fn tolerance(encoding: DeltaEncoding) -> f64 {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecheckError {
     #[error(
-        "its moments are of round {since} or are not known: only a round that began without moments can be done again; \
-         set rounds.moments = \"fresh\" to have all of them so"
+        "its moments come from a round that did not count, so they are not known; with rounds.moments = \"fresh\" every \
+         round begins without"
     )]
-    Moments { since: String },
+    Unknown,
+    #[error(
+        "its moments go back to round {since}, which is no longer kept; keep more with snapshots.keep, or set \
+         rounds.moments = \"fresh\""
+    )]
+    Forgotten { since: u64 },
     #[error(transparent)]
     Block(#[from] BlockError),
     #[error(transparent)]
     Delta(#[from] DeltaError),
 }
 
-/// Does the work again on the processor: `files` are the block's and the table's base, `windows` [H, N, T + 1] its
-/// windows, `learning_rates` those of its steps. Gives the table's delta, then the block's tensors.
+/// One round of one worker, with all that it follows from.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub round: u64,
+    pub slot: u32,
+    /// The block's and the table's base.
+    pub files: [Vec<u8>; 2],
+    /// [H, N, T + 1]
+    pub windows: Vec<u32>,
+    pub learning_rates: Vec<f64>,
+}
+
+/// Does the last of these rounds again on the processor, after those before it: the first began without moments, and all
+/// are of one worker at one block. Gives the table's delta, then those of the block's tensors.
 ///
 /// # Errors
 ///
-/// [`RecheckError::Moments`] where the round did not begin without moments.
-pub fn redo<B: AsRef<[u8]>>(
+/// [`RecheckError::Unknown`] where there are no rounds; [`RecheckError::Block`] for files that do not fit.
+pub fn redo(
     run: &RunSpec,
     run_seed: u64,
-    round: u64,
-    work: &Work,
-    files: &[B],
-    windows: Vec<u32>,
-    learning_rates: Vec<f64>,
+    block: u32,
+    chain: Vec<Step>,
 ) -> Result<Vec<Vec<f32>>, RecheckError> {
-    if work.moments_since != Some(round) {
-        let since = work.moments_since.map_or("?".into(), |since| since.to_string());
-        return Err(RecheckError::Moments { since });
+    let mut replica: Option<Replica> = None;
+    let mut delta = Err(RecheckError::Unknown);
+    for step in chain {
+        let task = Task {
+            seed: seeds::noise(run_seed, step.round, step.slot),
+            learning_rates: step.learning_rates,
+            windows: step.windows,
+            shape: [run.sequences as usize, run.context as usize],
+        };
+        let replica = match &mut replica {
+            Some(replica) => {
+                replica.rebase(&step.files, false)?;
+                replica
+            }
+            None => replica.insert(Replica::import(run, block, &step.files, &Device::Host)?),
+        };
+        delta = Ok(futures::executor::block_on(async {
+            let mut local = LocalRound::begin(task, replica).await?;
+            while local.step(replica).await?.is_some() {}
+            local.delta(replica).await
+        })?);
     }
-    let task = Task {
-        seed: seeds::noise(run_seed, round, work.slot),
-        learning_rates,
-        windows,
-        shape: [run.sequences as usize, run.context as usize],
-    };
-    let delta = futures::executor::block_on(async {
-        let mut replica = Replica::import(run, work.block, files, &Device::Host)?;
-        let mut local = LocalRound::begin(task, &replica).await?;
-        while local.step(&mut replica).await?.is_some() {}
-        local.delta(&replica).await
-    })?;
-    Ok(delta)
+    delta
 }
 
 /// Distance of the delta that was sent from the one done again, over the length of the latter; of top-k, of the
@@ -85,7 +106,7 @@ pub fn redo<B: AsRef<[u8]>>(
 /// [`RecheckError::Delta`] for a file that is not this work's delta.
 pub fn distance(
     run: &RunSpec,
-    work: &Work,
+    block: u32,
     published: &Published,
     sent: &[u8],
     redone: &[Vec<f32>],
@@ -94,8 +115,8 @@ pub fn distance(
     let lengths: Vec<u32> = redone.iter().map(|tensor| tensor.len() as u32).collect();
     let expectation = DeltaExpectation {
         round: published.round,
-        block: work.block,
-        base: published.blocks[work.block as usize].hash,
+        block,
+        base: published.blocks[block as usize].hash,
         table: published.table.hash,
         encoding,
         lengths: &lengths,

@@ -195,7 +195,7 @@ fn measure(
     let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
     futures::executor::block_on(async {
         let model = Composed::new(blocks).await?;
-        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws).await?)
+        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws, async || {}).await?)
     })
 }
 

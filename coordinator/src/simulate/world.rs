@@ -636,7 +636,7 @@ fn measure(
     let shape = [run.sequences as usize, run.context as usize];
     futures::executor::block_on(async {
         let model = Composed::new(blocks).await?;
-        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws).await?)
+        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws, async || {}).await?)
     })
 }
 

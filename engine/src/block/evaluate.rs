@@ -13,7 +13,7 @@ use super::{
 const ALONE: u64 = 1 << 32;
 
 /// Measures one batch of windows [N, T + 1]. Noise comes from `seed` and counters: the same on every device, as far as
-/// its floats are.
+/// its floats are. `breathe` is awaited between passes: a tab must let its own events in.
 ///
 /// # Errors
 ///
@@ -24,6 +24,7 @@ pub async fn evaluate(
     shape: [usize; 2],
     seed: u64,
     draws: u32,
+    breathe: impl AsyncFn(),
 ) -> Result<Scores, BlockError> {
     let [sequences, tokens] = shape;
     let (x, y) = halves(windows, tokens);
@@ -35,6 +36,7 @@ pub async fn evaluate(
     let mut shares = vec![0.0f64; y.len()];
     let draws = draws.max(1);
     for draw in 0..draws {
+        breathe().await;
         let start = model.start(seed, u64::from(draw), highest, shape);
         let logits = model.sweep(&x, start, shape).await?;
         if draw == 0 {
@@ -55,6 +57,7 @@ pub async fn evaluate(
     let (mut alone, mut local, mut scrambled) = (Vec::new(), Vec::new(), Vec::new());
     let other = scramble(&x, tokens);
     for (replica, &sigma) in model.blocks().iter().zip(&sigmas) {
+        breathe().await;
         let block = u64::from(replica.block());
         let start = model.start(seed, ALONE + block, sigma, shape);
         let logits = replica.denoise(&x, &start, &vec![sigma as f32; sequences], shape).await?;

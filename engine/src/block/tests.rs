@@ -120,7 +120,7 @@ fn training_lowers_the_scores_and_a_sweep_depends_on_context_and_noise_alone() {
     let before = {
         let fresh = (0..2).map(|block| Replica::draw(&run, block, 5, &Device::Host).unwrap()).collect();
         let model = block_on(Composed::new(fresh)).unwrap();
-        block_on(evaluate(&model, &windows, SHAPE, 9, 4)).unwrap()
+        block_on(evaluate(&model, &windows, SHAPE, 9, 4, async || {})).unwrap()
     };
     for replica in &mut blocks {
         let steps = 150;
@@ -137,11 +137,11 @@ fn training_lowers_the_scores_and_a_sweep_depends_on_context_and_noise_alone() {
     let file = weights.whole_file().unwrap();
     let blocks = (0..2).map(|block| Replica::import(&run, block, &[&file], &Device::Host).unwrap()).collect();
     let model = block_on(Composed::new(blocks)).unwrap();
-    let after = block_on(evaluate(&model, &windows, SHAPE, 9, 4)).unwrap();
+    let after = block_on(evaluate(&model, &windows, SHAPE, 9, 4, async || {})).unwrap();
     assert!(after.one_draw < before.one_draw - 0.5, "{} to {}", before.one_draw, after.one_draw);
     assert!(after.local[0] < before.local[0] - 0.5);
     assert_eq!(after.chain.last(), Some(&after.one_draw));
-    let one = block_on(evaluate(&model, &windows, SHAPE, 9, 1)).unwrap();
+    let one = block_on(evaluate(&model, &windows, SHAPE, 9, 1, async || {})).unwrap();
     assert!((after.one_draw - one.many_draws).abs() < 1e-5, "one draw averaged is one draw");
 
     // What a sweep says is a function of the context and the noise alone.

@@ -482,7 +482,8 @@ impl<'a, N: Network, C: Clock, B: Blobs> Connection<'a, N, C, B> {
                 let blobs: Vec<BlobRef> = task.blocks.iter().copied().chain([task.table]).collect();
                 let files = self.files(&welcome.token, &blobs).await?;
                 self.host.clock.breathe().await;
-                match replica::measure(run, &task, &windows, &files, &device).await {
+                let breathe = async || self.host.clock.breathe().await;
+                match replica::measure(run, &task, &windows, &files, &device, breathe).await {
                     Ok(scores) => {
                         let (round, batch) = (task.round, task.batch);
                         self.send(&Message::Evaluated(Evaluated { round, batch, scores }), &[]).await

@@ -172,6 +172,7 @@ pub async fn measure(
     windows: &[u32],
     files: &[Rc<Vec<u8>>],
     device: &Device,
+    breathe: impl AsyncFn(),
 ) -> Result<Scores, ReplicaError> {
     let files: Vec<&[u8]> = files.iter().map(|file| file.as_slice()).collect();
     let blocks = (0..task.blocks.len() as u32)
@@ -179,5 +180,5 @@ pub async fn measure(
         .collect::<Result<Vec<_>, _>>()?;
     let model = Composed::new(blocks).await?;
     let shape = [run.sequences as usize, run.context as usize];
-    Ok(evaluate(&model, windows, shape, task.seed, task.draws).await?)
+    Ok(evaluate(&model, windows, shape, task.seed, task.draws, breathe).await?)
 }
