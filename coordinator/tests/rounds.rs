@@ -505,6 +505,19 @@ fn a_worker_that_stays_keeps_its_moments_and_one_that_is_moved_or_fails_does_not
 }
 
 #[test]
+fn a_run_that_goes_on_does_not_wait_for_all_to_be_back() {
+    let rounds = round_settings(ADAPTIVE, Evaluator::Coordinator);
+    let mut world = World::new(Machine::new(settings(3, 0), rounds, published(2), None));
+    let worker = world.join(0);
+    assert_eq!(world.tasks[&worker].as_ref().unwrap().round, 2);
+    // Only one of three blocks has somebody: the others take their turns later.
+    for _ in 2..ROUNDS {
+        world.round();
+    }
+    assert_eq!(world.machine.phase(), Phase::Finished);
+}
+
+#[test]
 fn a_device_too_small_for_a_block_stands_by_and_the_organizer_hears_why() {
     let mut world = World::start(3);
     world.join(999);

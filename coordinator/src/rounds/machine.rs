@@ -132,6 +132,8 @@ impl Machine {
         resume: Option<RoundManifest>,
     ) -> Self {
         let blocks = published.blocks.len();
+        // A run that has begun goes on with whoever is there.
+        let started = published.round > 0;
         let (updates, totals) = resume
             .map_or((vec![0; blocks], Totals::default()), |manifest| (manifest.updates, manifest.totals));
         let mut machine = Self {
@@ -156,7 +158,7 @@ impl Machine {
             tokens_per_second: 0.0,
             paused: false,
             stopping: false,
-            started: false,
+            started,
             over: None,
             refusals: BTreeMap::new(),
             phase: Phase::Waiting,
