@@ -88,7 +88,7 @@ pub async fn prepare(
     let rules = config.rounds.rules(config.training.learning_rate);
     let manifest = if resume { rounds::list(&data_dir.snapshots())?.pop() } else { None };
     let keeper = match &manifest {
-        Some(manifest) => crate::shell::resume_rounds(blobs, manifest, rules).await?,
+        Some(manifest) => crate::shell::resume_rounds(blobs, manifest, &run, rules).await?,
         None => Keeper::draw(&run, settings.seed, rules)?,
     };
     let published = match &manifest {

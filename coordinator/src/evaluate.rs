@@ -4,7 +4,7 @@ use std::{fmt, fs, path::Path};
 
 use anyhow::{Context, ensure};
 use engine::{
-    block::{Replica, evaluate::evaluate as measure, layers_per_block, sweep::Composed},
+    block::layers_per_block,
     checkpoint::Checkpoint,
     device::Device,
     stage::{HopInput, Stage},
@@ -20,7 +20,7 @@ use crate::{
     data::{Dataset, windows::ValidationWindows},
     recheck::dataset,
     reference,
-    rounds::{seeds, windows},
+    rounds::evaluation::measure,
     storage::{checkpoint, data_dir::DataDir, rounds},
 };
 
@@ -74,21 +74,10 @@ pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> 
         let cross_entropy = of_pipeline(&run, Checkpoint { config, weights }, &validation, batches)?;
         return Ok(Report::Pipeline { step, cross_entropy });
     };
-    let replicas = (0..blocks.count)
-        .map(|block| Replica::import(&run, block, &[&weights], &Device::Host))
+    let all = (0..batches)
+        .map(|batch| measure(&run, &[&weights], &validation, batch, config.training.seed, options.draws))
         .collect::<Result<Vec<_>, _>>()?;
-    let shape = [run.sequences as usize, run.context as usize];
-    let scores = futures::executor::block_on(async {
-        let model = Composed::new(replicas).await?;
-        let mut all = Vec::new();
-        for batch in 0..batches {
-            let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
-            let seed = seeds::evaluation(config.training.seed, batch);
-            all.push(measure(&model, &windows, shape, seed, options.draws, async || {}).await?);
-        }
-        anyhow::Ok(Scores::mean(&all))
-    })?;
-    let scores = scores.context("there is no held-out batch to measure on")?;
+    let scores = Scores::mean(&all).context("there is no held-out batch to measure on")?;
     let layers_per_block =
         layers_per_block(&run.model, &blocks).context("the blocks do not fit the layers")?;
     let references = match options.references {

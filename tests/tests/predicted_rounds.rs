@@ -54,6 +54,11 @@ async fn as_predicted(rounds: &'static str, bytes_per_second: &[f64]) -> Result<
         coordinator.start_worker_at(&link.url, &format!("native-{number}"))?;
         links.push(link);
     }
+    // What a step took is the workers' own word, which goes with them at the end; the links are known.
+    let during = coordinator.wait_for_run("some rounds", |run| run.epoch >= 3).await?;
+    let steps: Vec<f64> = during.workers.iter().map(|w| w.timings.busy() / f64::from(LOCAL_STEPS)).collect();
+    ensure!(steps.len() == bytes_per_second.len(), "all are there: {during:?}");
+    let step_seconds = mean(&steps);
     let curve = coordinator.wait_for_finish().await?;
     let after = coordinator.api.run().await?;
     let view = after.rounds.as_ref().context("the run is not in block mode")?;
@@ -63,9 +68,6 @@ async fn as_predicted(rounds: &'static str, bytes_per_second: &[f64]) -> Result<
     let data = &config.data;
     let dataset =
         Dataset::prepare(&data.source, data.tokenizer, None, data.validation_fraction, folder.path())?;
-    // What a step took is the workers' own word; the links are known.
-    let steps: Vec<f64> = after.workers.iter().map(|w| w.timings.busy() / f64::from(LOCAL_STEPS)).collect();
-    let step_seconds = if steps.is_empty() { 2e-3 } else { mean(&steps) };
     let speed =
         |bytes: &f64| Speed { step_seconds, latency: LATENCY.as_secs_f64(), down: *bytes, up: *bytes };
     let speeds: Vec<Speed> = bytes_per_second.iter().map(speed).collect();

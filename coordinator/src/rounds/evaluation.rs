@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use protocol::evaluation::Scores;
+use engine::{
+    block::{BlockError, evaluate::evaluate, sweep::Composed},
+    device::Device,
+};
+use protocol::{evaluation::Scores, spec::RunSpec};
 use serde::Serialize;
 
-use super::Published;
-use crate::run::event::WorkerId;
+use super::{Published, seeds, windows};
+use crate::{data::windows::ValidationWindows, run::event::WorkerId};
 
 /// Who computes evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -73,4 +77,26 @@ impl Evaluation {
     pub fn done(&self) -> Option<Scores> {
         Scores::mean(&self.scores.iter().cloned().collect::<Option<Vec<_>>>()?)
     }
+}
+
+/// The scores of one held-out batch, computed here; `files` together hold all blocks and the table, `run_seed` is the run's.
+///
+/// # Errors
+///
+/// [`BlockError`] for files that are damaged or of another run, and for scores that are not finite.
+pub fn measure<B: AsRef<[u8]>>(
+    run: &RunSpec,
+    files: &[B],
+    validation: &ValidationWindows,
+    batch: u32,
+    run_seed: u64,
+    draws: u32,
+) -> Result<Scores, BlockError> {
+    let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
+    let shape = [run.sequences as usize, run.context as usize];
+    let seed = seeds::evaluation(run_seed, batch);
+    futures::executor::block_on(async {
+        let model = Composed::import(run, files, &Device::Host).await?;
+        evaluate(&model, &windows, shape, seed, draws, async || {}).await
+    })
 }

@@ -229,7 +229,9 @@ impl Machine {
 
     /// When to be woken by a tick, if nothing happens before.
     pub fn wake_at(&self) -> Option<Duration> {
-        let flight = self.flight.as_ref().filter(|_| !self.averaging)?;
+        // While a delta is being looked at, the word of it wakes the machine: a deadline that has passed would do so
+        // without end.
+        let flight = self.flight.as_ref().filter(|flight| !self.averaging && !flight.is_checking())?;
         let look = self.deadlines.next_look(flight.elapsed(self.now), flight.deadline);
         Some(flight.opened + Duration::from_secs_f64(look))
     }
@@ -747,10 +749,7 @@ impl Machine {
                 delta: accepted.blob,
             })
             .collect();
-        let mut updates = self.updates.clone();
-        for (block, count) in (0..).zip(&mut updates) {
-            *count += u64::from(work.iter().any(|work| work.block == block));
-        }
+        let updates = self.updates.clone();
         self.totals.assigned += flight.replicas.len() as u64;
         self.totals.accepted += work.len() as u64;
         for (_, _, accepted) in flight.accepted() {

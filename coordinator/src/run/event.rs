@@ -185,6 +185,8 @@ pub enum Action {
     Average {
         round: u64,
         work: Vec<Work>,
+        /// Rounds that have changed each block so far, and the sums with all of `work`: what comes of the round is added,
+        /// and what is dropped is taken off, before they are written down.
         updates: Vec<u64>,
         totals: Totals,
         /// Write a checkpoint too.

@@ -5,12 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use axum::body::Bytes;
-use engine::{
-    block::{Replica, evaluate::evaluate, sweep::Composed},
-    device::Device,
-};
 use protocol::{
-    evaluation::Scores,
     message::{Address, Message, Pass, TensorFrame},
     tensor::encode_tokens,
 };
@@ -22,7 +17,7 @@ use crate::{
         tokenizer::SavedTokenizer,
         windows::{TrainWindows, ValidationWindows},
     },
-    rounds::{DeltaRefusal, Keeper, Published, RoundManifest, local_steps, seeds, windows},
+    rounds::{DeltaRefusal, Keeper, Published, RoundManifest, evaluation, local_steps, windows},
     run::event::{Action, Event, Windows},
     storage::{checkpoint, data_dir::DataDir, rounds},
 };
@@ -73,10 +68,11 @@ pub async fn publish(
     Ok(published)
 }
 
-/// The keeper of a run that goes on from a manifest.
+/// The keeper of a run that goes on from a manifest; `run` as it is now, as its encoding may have been changed.
 pub async fn resume(
     blobs: &BlobStore,
     manifest: &RoundManifest,
+    run: &protocol::spec::RunSpec,
     rules: crate::rounds::keeper::Rules,
 ) -> anyhow::Result<Keeper> {
     let Published { blocks, table, outer, .. } = &manifest.published;
@@ -88,7 +84,7 @@ pub async fn resume(
         Some(blob) => Some(blobs.fetch(*blob).await.context("the outer step's state cannot be read")?),
         None => None,
     };
-    Ok(Keeper::resume(&manifest.run, &files, outer.as_deref(), rules)?)
+    Ok(Keeper::resume(run, &files, outer.as_deref(), rules)?)
 }
 
 impl Rounds {
@@ -151,7 +147,7 @@ impl Rounds {
                                 let (files, run, validation) =
                                     (files.clone(), run.clone(), validation.clone());
                                 let measured = tokio::task::spawn_blocking(move || {
-                                    measure(&run, &files, &validation, batch, seed, draws)
+                                    evaluation::measure(&run, &files, &validation, batch, seed, draws)
                                 });
                                 match measured.await {
                                     Ok(scores) => scores.map_err(|error| format!("{error:#}")),
@@ -177,26 +173,6 @@ async fn fetch(shared: &Shared, published: &Published) -> anyhow::Result<Vec<Byt
         files.push(shared.blobs.fetch(*blob).await?);
     }
     Ok(files)
-}
-
-fn measure(
-    run: &protocol::spec::RunSpec,
-    files: &[Bytes],
-    validation: &ValidationWindows,
-    batch: u32,
-    seed: u64,
-    draws: u32,
-) -> anyhow::Result<Scores> {
-    let count = run.blocks.map_or(0, |blocks| blocks.count);
-    let blocks = (0..count)
-        .map(|block| Replica::import(run, block, files, &Device::Host))
-        .collect::<Result<Vec<_>, _>>()?;
-    let shape = [run.sequences as usize, run.context as usize];
-    let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
-    futures::executor::block_on(async {
-        let model = Composed::new(blocks).await?;
-        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws, async || {}).await?)
-    })
 }
 
 /// Does one order after the other, on the keeper's thread.
@@ -248,13 +224,16 @@ impl Worker {
         &mut self,
         round: u64,
         work: Vec<crate::rounds::manifest::Work>,
-        updates: Vec<u64>,
-        totals: crate::rounds::manifest::Totals,
+        mut updates: Vec<u64>,
+        mut totals: crate::rounds::manifest::Totals,
         checkpoint: bool,
     ) -> anyhow::Result<Event> {
         let accepted: Vec<_> = work.iter().map(|work| work.worker).collect();
         let averaged = self.keeper.average(&accepted)?;
         let dropped = |worker| averaged.dropped.iter().any(|(dropped, _)| *dropped == worker);
+        updates.iter_mut().zip(&averaged.updated).for_each(|(count, updated)| *count += u64::from(*updated));
+        totals.accepted -= averaged.dropped.len() as u64;
+        totals.refused += averaged.dropped.len() as u64;
         let manifest = |published| RoundManifest {
             run: self.keeper.run().clone(),
             published,

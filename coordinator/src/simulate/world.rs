@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use engine::block::{BlockError, Replica, evaluate::evaluate, sweep::Composed};
+use engine::block::BlockError;
 use protocol::{
     VERSION,
     blob::{BlobHash, BlobRef},
@@ -38,8 +38,11 @@ use crate::{
         windows::{TrainWindows, ValidationWindows},
     },
     rounds::{
-        DeltaRefusal, Keeper, Published, deadline::DeadlinePolicy, evaluation::Evaluator, machine::Machine,
-        seeds, windows,
+        DeltaRefusal, Keeper, Published,
+        deadline::DeadlinePolicy,
+        evaluation::{self, Evaluator},
+        machine::Machine,
+        windows,
     },
     run::event::{Action, Event, Record, Traffic, Windows, WorkerId},
     serve,
@@ -332,7 +335,7 @@ impl<'a> World<'a> {
                         self.asked.insert(worker, round);
                     }
                     Message::Judged(judged) => {
-                        // With the next round begun, the residuals of before are forgotten.
+                        // With the next round begun, what an older delta took is put back by that.
                         let at_next = |job: &Job| job.round.round > judged.round;
                         if !self.workers[index].job.as_ref().is_some_and(at_next) {
                             self.workers[index].bench.judged(&judged);
@@ -609,8 +612,8 @@ impl<'a> World<'a> {
         let draws = self.config.rounds.draws;
         map(batches.to_vec(), |batch| {
             let files: Vec<&[u8]> = files.iter().map(|file| file.as_slice()).collect();
-            measure(&self.run, &files, &self.validation, batch, seed, draws)
-                .map_err(|error| format!("{error:#}"))
+            evaluation::measure(&self.run, &files, &self.validation, batch, seed, draws)
+                .map_err(|error| error.to_string())
         })
     }
 }
@@ -618,26 +621,6 @@ impl<'a> World<'a> {
 /// Round and block: deltas of one key can stand for each other.
 fn key(round: &Round) -> (u64, u32) {
     (round.round, round.block)
-}
-
-fn measure(
-    run: &RunSpec,
-    files: &[&[u8]],
-    validation: &ValidationWindows,
-    batch: u32,
-    seed: u64,
-    draws: u32,
-) -> anyhow::Result<Scores> {
-    let count = run.blocks.map_or(0, |blocks| blocks.count);
-    let blocks = (0..count)
-        .map(|block| Replica::import(run, block, files, &engine::Device::Host))
-        .collect::<Result<Vec<_>, _>>()?;
-    let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
-    let shape = [run.sequences as usize, run.context as usize];
-    futures::executor::block_on(async {
-        let model = Composed::new(blocks).await?;
-        Ok(evaluate(&model, &windows, shape, seeds::evaluation(seed, batch), draws, async || {}).await?)
-    })
 }
 
 fn header(run: &RunSpec, round: &Round, lengths: Vec<u32>) -> DeltaHeader {

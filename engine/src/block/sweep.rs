@@ -4,7 +4,10 @@
 //! step of the probability-flow equation, and after the last block's logits there is no further step.
 
 use super::{BlockError, Replica, noise::NoiseSchedule, shapes::index};
+use protocol::spec::RunSpec;
+
 use crate::{
+    device::Device,
     host::{
         denoiser::Codes,
         matmul::{Into, Matrix, product},
@@ -36,6 +39,21 @@ impl Composed {
         let table = first.parameters().read(index::TABLE, Quantity::Value).await?;
         let codes = Codes::new(&table, first.model().width as usize);
         Ok(Composed { blocks, codes })
+    }
+
+    /// All blocks from safetensors files that together hold them and the table.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Replica::import`].
+    pub async fn import<B: AsRef<[u8]>>(
+        run: &RunSpec,
+        files: &[B],
+        device: &Device,
+    ) -> Result<Composed, BlockError> {
+        let count = run.blocks.as_ref().ok_or(BlockError::NotBlockMode)?.count;
+        let blocks = (0..count).map(|block| Replica::import(run, block, files, device));
+        Composed::new(blocks.collect::<Result<_, _>>()?).await
     }
 
     pub fn schedule(&self) -> &NoiseSchedule {

@@ -175,10 +175,7 @@ pub async fn measure(
     breathe: impl AsyncFn(),
 ) -> Result<Scores, ReplicaError> {
     let files: Vec<&[u8]> = files.iter().map(|file| file.as_slice()).collect();
-    let blocks = (0..task.blocks.len() as u32)
-        .map(|block| Replica::import(run, block, &files, device))
-        .collect::<Result<Vec<_>, _>>()?;
-    let model = Composed::new(blocks).await?;
+    let model = Composed::import(run, &files, device).await?;
     let shape = [run.sequences as usize, run.context as usize];
     Ok(evaluate(&model, windows, shape, task.seed, task.draws, breathe).await?)
 }
