@@ -4,15 +4,17 @@
 //! u8 version | u32le header length (<= 64 KiB) | postcard header | payload
 //! ```
 //!
-//! The header is a [`Message`]. The payload belongs to its tensor and is empty for every other message.
+//! The header is a [`FromWorker`](crate::message::FromWorker) on the way to the coordinator and a
+//! [`ToWorker`](crate::message::ToWorker) on the way to a worker. The payload belongs to its tensor and is empty for most
+//! messages.
 //! [`decode`] looks at the header alone and borrows the payload, so that a relay can check a frame against
 //! the plan and forward the very bytes it came in; the receiver verifies the payload when it decodes it
 //! with [`crate::tensor::decode_floats`] or [`crate::tensor::decode_tokens`].
 
 use crate::{
     VERSION,
-    limits::LimitError,
-    message::Message,
+    checked::FieldError,
+    message::{Header, Payload},
     refusal::Refusal,
     tensor::{MAX_ELEMENTS, MetaError},
 };
@@ -40,8 +42,10 @@ const _: () = assert!(MAX_PAYLOAD as u64 == MAX_ELEMENTS * 4);
 
 /// A decoded frame. The payload is still encoded, and part of the bytes that were decoded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame<'a> {
-    pub message: Message,
+pub struct Frame<'a, M> {
+    /// The header.
+    pub message: M,
+    /// What follows it.
     pub payload: &'a [u8],
 }
 
@@ -69,7 +73,7 @@ pub enum FrameError {
     #[error("{message} is malformed: {source}")]
     Tensor { message: &'static str, source: MetaError },
     #[error(transparent)]
-    Limit(#[from] LimitError),
+    Field(#[from] FieldError),
 }
 
 impl From<FrameError> for Refusal {
@@ -79,7 +83,7 @@ impl From<FrameError> for Refusal {
             FrameError::Oversized { bytes } => {
                 Refusal::Oversized { bytes: bytes as u64, limit: MAX_FRAME as u64 }
             }
-            // No error quotes text of the frame, so the detail stays within its own limit.
+            // No error quotes a text of the frame, so the detail stays within its own limit.
             other => Refusal::Malformed { detail: other.to_string() },
         }
     }
@@ -89,7 +93,7 @@ impl From<FrameError> for Refusal {
 ///
 /// # Errors
 /// Whatever [`decode`] would refuse in the frame.
-pub fn encode(message: &Message, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+pub fn encode(message: &impl Header, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     check(message, payload)?;
     let mut frame = Vec::with_capacity(PREFIX + 128 + payload.len());
     frame.extend([VERSION, 0, 0, 0, 0]);
@@ -111,7 +115,7 @@ pub fn encode(message: &Message, payload: &[u8]) -> Result<Vec<u8>, FrameError> 
 /// Another version, a frame or header that is too long or too short, a header that is not exactly one
 /// message, texts or lists beyond [`crate::limits`], a payload without a tensor, or a tensor whose shape,
 /// encoding, declared and real length disagree or exceed the limits.
-pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+pub fn decode<M: Header>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
     let truncated = |part| FrameError::Truncated { part, bytes: bytes.len() };
     // The version comes first: other versions may count differently.
     let (&version, rest) = bytes.split_first().ok_or(truncated("version"))?;
@@ -127,7 +131,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
         return Err(FrameError::HeaderOversized { bytes: length });
     }
     let (header, payload) = rest.split_at_checked(length).ok_or(truncated("header"))?;
-    let (message, trailing): (Message, _) = postcard::take_from_bytes(header).map_err(FrameError::Header)?;
+    let (message, trailing): (M, _) = postcard::take_from_bytes(header).map_err(FrameError::Header)?;
     if !trailing.is_empty() {
         return Err(FrameError::TrailingHeader { message: message.name(), bytes: trailing.len() });
     }
@@ -136,24 +140,20 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
 }
 
 /// What must hold on both sides of the wire.
-fn check(message: &Message, payload: &[u8]) -> Result<(), FrameError> {
-    message.check_limits()?;
+fn check(message: &impl Header, payload: &[u8]) -> Result<(), FrameError> {
+    message.check()?;
     let name = message.name();
-    let Some(frame) = message.tensor() else {
-        let padding = message.padding();
-        return match payload.len() {
-            bytes if bytes as u64 == u64::from(padding) => Ok(()),
-            bytes if padding == 0 => Err(FrameError::UnexpectedPayload { message: name, bytes }),
-            actual => Err(FrameError::PayloadLength { message: name, declared: padding.into(), actual }),
-        };
+    let declared = match message.payload() {
+        Payload::None if payload.is_empty() => return Ok(()),
+        Payload::None => return Err(FrameError::UnexpectedPayload { message: name, bytes: payload.len() }),
+        Payload::Padding(bytes) => u64::from(bytes),
+        Payload::Tensor(tensor) => {
+            tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;
+            tensor.bytes
+        }
     };
-    frame.tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;
-    if frame.tensor.bytes != payload.len() as u64 {
-        return Err(FrameError::PayloadLength {
-            message: name,
-            declared: frame.tensor.bytes,
-            actual: payload.len(),
-        });
+    if declared != payload.len() as u64 {
+        return Err(FrameError::PayloadLength { message: name, declared, actual: payload.len() });
     }
     Ok(())
 }

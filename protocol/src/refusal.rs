@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{
+    checked::{Checked, RuleResult, text},
+    limits::{LABEL, SENTENCE},
+};
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     #[error(
@@ -42,6 +47,27 @@ impl Refusal {
             Refusal::RunOver => "run_over",
             Refusal::Removed => "removed",
             Refusal::LeaseEnded { .. } => "lease_ended",
+        }
+    }
+}
+
+impl Checked for Refusal {
+    fn check(&self) -> RuleResult {
+        let named = |name: &str, rule: RuleResult| rule.map_err(|error| error.within(name));
+        match self {
+            Refusal::Malformed { detail } | Refusal::BadProfile { detail } => {
+                named("detail", text(SENTENCE)(detail))
+            }
+            Refusal::Unexpected { message, detail } | Refusal::NotInPlan { message, detail } => {
+                named("message", text(LABEL)(message))?;
+                named("detail", text(SENTENCE)(detail))
+            }
+            Refusal::Version { theirs: _, ours: _ }
+            | Refusal::Oversized { bytes: _, limit: _ }
+            | Refusal::Full { workers: _ }
+            | Refusal::RunOver
+            | Refusal::Removed
+            | Refusal::LeaseEnded { seconds: _ } => Ok(()),
         }
     }
 }

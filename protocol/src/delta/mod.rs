@@ -14,6 +14,8 @@
 //! A delta is measured against a base, so the header names it: whoever adds the delta must hold that very
 //! base. [`decode`] trusts nothing and gives finite numbers of the expected lengths, or an error in words.
 
+mod refusal;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,8 @@ use crate::{
         top_k::{self, Selection},
     },
 };
+
+pub use refusal::DeltaRefusal;
 
 /// First bytes of every delta: the format and its version.
 pub const MAGIC: [u8; 4] = *b"CDL1";

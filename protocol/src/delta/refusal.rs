@@ -1,9 +1,9 @@
 //! Why a delta is not taken. A person reads the words, the ledger the name.
 
-use protocol::delta::DeltaError;
+use super::DeltaError;
+use crate::worker_id::WorkerId;
 
-use crate::run::event::WorkerId;
-
+/// Why a delta is not taken.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DeltaRefusal {
     #[error("it came after round {round} had closed: its time was up, and the weights have moved on")]
