@@ -61,6 +61,14 @@ checked_struct! {
     }
 }
 
+impl OptimizerSpec {
+    /// Factor for gradients of this global norm: `min(1, clip_norm / (norm + 1e-6))`, as PyTorch's
+    /// `clip_grad_norm_` has it.
+    pub fn clip_scale(&self, norm: f64) -> f64 {
+        (self.clip_norm / (norm + 1e-6)).min(1.0)
+    }
+}
+
 checked_struct! {
     /// What a worker must know of the run.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
