@@ -20,7 +20,7 @@ use crate::{
 const MOST_STEPS: u64 = 1_000_000_000;
 
 section! {
-    /// At the top of the file, above all sections.
+    /// Fields above all sections.
     "", None => pub(super) struct TopConfig() {
         /// Name of the run, for people and for its folder.
         name: String = "webster-nano".to_owned() => RunName;
@@ -63,7 +63,7 @@ section! {
         ]);
         /// Folder of `encoder.json` and `vocab.bpe` for the tokenizer gpt2.
         tokenizer_files: Option<PathBuf> = None, "the files in the program"
-            => Optional(Path("the folder of encoder.json and vocab.bpe, or be left out"));
+            => Optional(Path("the folder of encoder.json and vocab.bpe"));
         /// Share of the tokens, at the end of the text, that is held out to validate on.
         validation_fraction: f64 = 0.1 => Number::within(0.0, 0.5);
     }

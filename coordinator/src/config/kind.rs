@@ -1,4 +1,4 @@
-//! Kinds of values that a field of `run.toml` can take: each reads a value, writes it, and says in words what is allowed.
+//! Kinds of values of a field in `run.toml`: each reads a value, writes it, and says in words what is allowed.
 
 use std::{
     fmt::Display,
@@ -227,7 +227,7 @@ impl<K: Kind> Kind for Optional<K> {
     const QUOTES_DEFAULT: bool = K::QUOTES_DEFAULT;
 
     fn domain(&self) -> String {
-        self.0.domain()
+        format!("{}, or left out", self.0.domain())
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, String> {

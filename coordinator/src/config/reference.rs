@@ -30,7 +30,7 @@ pub fn reference() -> Result<String, toml::ser::Error> {
                 (None, Some(value)) => format!("`{}`", value.shown),
                 (None, None) => String::new(),
             };
-            let cells = [field_cell(field.name), (field.domain)(), default, sentence(field.doc)];
+            let cells = [format!("`{}`", field.name), (field.domain)(), default, sentence(field.doc)];
             page += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
     }
@@ -40,18 +40,14 @@ pub fn reference() -> Result<String, toml::ser::Error> {
 fn heading(section: &SectionDoc) -> String {
     let name = match section.name {
         "" => "Top of the file".to_owned(),
-        name => format!("[{name}]"),
+        name => format!("`[{name}]`"),
     };
     let mode = match section.mode {
         None => "",
-        Some(ModeName::Pipeline) => " Of pipeline mode alone.",
-        Some(ModeName::Block) => " Of block mode alone.",
+        Some(ModeName::Pipeline) => " In pipeline mode only.",
+        Some(ModeName::Block) => " In block mode only.",
     };
     format!("\n## {name}\n\n{}{mode}\n", sentence(section.doc))
-}
-
-fn field_cell(name: &str) -> String {
-    format!("`{name}`")
 }
 
 /// A doc comment of several lines in one.

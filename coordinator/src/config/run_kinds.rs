@@ -14,7 +14,7 @@ impl Kind for RunName {
     type Value = String;
 
     fn domain(&self) -> String {
-        "1 to 64 letters, digits, `_`, `-` and `.`, and not begin with `.`".to_owned()
+        "1 to 64 letters, digits, `_`, `-` and `.`, the first of them no `.`".to_owned()
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<String, String> {
