@@ -4,11 +4,11 @@
 //!
 //! | to change | look into |
 //! |---|---|
-//! | a field, its doc, default, limits | [`fields`], [`block_fields`]: declared once, by the macro of [`section`] |
-//! | what must hold between fields | [`rules`], [`block_rules`] |
-//! | kinds of values | [`kind`], [`run_kinds`]; what they choose among: [`choices`] |
-//! | how faults are found and named | [`read`], [`names`], [`fault`], [`file`] |
-//! | what the program makes of the fields | [`derived`] |
+//! | a field, its doc, default, limits | `fields`, `block_fields`: declared once, by the macro of `section` |
+//! | what must hold between fields | `rules`, `block_rules` |
+//! | kinds of values | `kind`, `run_kinds`; what they choose among: `choices` |
+//! | how faults are found and named | `read`, `names`, `fault`, `file` |
+//! | what the program makes of the fields | `derived` |
 //!
 //! `docs/run-toml.md` is [`reference()`]; `UPDATE_DOCS=1 cargo test -p coordinator --test config` writes it anew.
 
