@@ -11,7 +11,8 @@ use crate::{
     workspace::Workspace,
 };
 
-const WASM: &str = "wasm32-unknown-unknown";
+/// What the browser's modules are compiled for.
+pub const WASM: &str = "wasm32-unknown-unknown";
 
 pub fn everything(workspace: &Workspace) -> Result<()> {
     for_building(workspace)?;
@@ -23,7 +24,7 @@ pub fn everything(workspace: &Workspace) -> Result<()> {
 /// What the pages are built with.
 pub fn for_building(workspace: &Workspace) -> Result<()> {
     wasm_target(workspace)?;
-    tools::install(workspace, &[tools::WASM_BINDGEN, tools::TRUNK])
+    tools::install(workspace, &tools::WASM_BINDGEN)
 }
 
 pub struct Browser {

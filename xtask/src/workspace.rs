@@ -39,7 +39,7 @@ impl Workspace {
         Ok(Self { root, target: target_folder()?, tools, cargo, path })
     }
 
-    /// Where Trunk and the browser's tests build, apart from the native build so that neither waits for the other.
+    /// Where the browser's modules and their tests build, apart from the native build so that neither waits for the other.
     pub fn web_target(&self) -> PathBuf {
         self.target.join("web")
     }
