@@ -1,9 +1,6 @@
 //! Parameters as tensors of burn.
 
-use burn::{
-    optim::{AdamWConfig, AdamWState, AdaptiveMomentumState, Optimizer},
-    tensor::{Device, Tensor, TensorData},
-};
+use burn_tensor::{Device, Tensor, TensorData};
 use protocol::spec::OptimizerSpec;
 
 use super::{Loaded, ParameterError, Quantity};
@@ -62,20 +59,21 @@ impl BurnParameter {
         step: u64,
     ) {
         let Some(gradient) = self.gradient.take() else { return };
-        let adamw = AdamWConfig::new()
-            .with_beta_1(optimizer.beta1 as f32)
-            .with_beta_2(optimizer.beta2 as f32)
-            .with_epsilon(optimizer.epsilon as f32)
-            .with_weight_decay(if decays { optimizer.weight_decay as f32 } else { 0.0 })
-            .build();
-        let state = self.moments.take().map(|(m, v)| {
-            // burn counts the update it is about to make itself.
-            AdamWState::new(AdaptiveMomentumState::new((step - 1) as usize, m, v))
-        });
         let gradient = if clip_scale == 1.0 { gradient } else { gradient.mul_scalar(clip_scale) };
-        let (value, state) = adamw.step(learning_rate, self.value.clone(), gradient, state);
-        self.value = value;
-        self.moments = state.map(|state| (state.momentum.moment_1, state.momentum.moment_2));
+        let (b1, b2) = (optimizer.beta1 as f32, optimizer.beta2 as f32);
+        let (first, second) = (gradient.clone().mul_scalar(1.0 - b1), gradient.square().mul_scalar(1.0 - b2));
+        let (m, v) = match self.moments.take() {
+            Some((m, v)) => (m.mul_scalar(b1).add(first), v.mul_scalar(b2).add(second)),
+            None => (first, second),
+        };
+        let corrected_m = m.clone().div_scalar(1.0 - b1.powi(step as i32));
+        let corrected_v = v.clone().div_scalar(1.0 - b2.powi(step as i32));
+        let update = corrected_m.div(corrected_v.sqrt().add_scalar(optimizer.epsilon as f32));
+        let decay = if decays { learning_rate * optimizer.weight_decay } else { 0.0 };
+        let decayed =
+            if decay == 0.0 { self.value.clone() } else { self.value.clone().mul_scalar(1.0 - decay) };
+        self.value = decayed - update.mul_scalar(learning_rate);
+        self.moments = Some((m, v));
     }
 
     pub async fn read(&self, quantity: Quantity) -> Result<Vec<f32>, ParameterError> {
