@@ -19,8 +19,9 @@ const WORKER: &str = "worker";
 /// Attributes of `index.html` that name a file.
 const REFERENCES: [&str; 2] = [" src=\"", " href=\""];
 
-/// Packages that are built for the browser, always together: cargo compiles what they share once.
-pub const PACKAGES: [&str; 4] = ["--package", "www", "--package", "wasm-worker"];
+/// How cargo builds for the browser: always both packages together, so that it compiles what they share once.
+pub const BROWSER_BUILD: [&str; 8] =
+    ["--profile", "web", "--target", WASM, "--package", "www", "--package", "wasm-worker"];
 
 /// Builds both modules and writes the pages into the folder `dist`, which is created.
 ///
@@ -29,11 +30,7 @@ pub const PACKAGES: [&str; 4] = ["--package", "www", "--package", "wasm-worker"]
 /// A build that fails, a file that cannot be read or written, a name in `index.html` without its file.
 pub fn bundle(workspace: &Workspace, dist: &Path) -> Result<()> {
     process::run(
-        workspace
-            .cargo_web()
-            .args(["build", "--release", "--target", WASM])
-            .args(PACKAGES)
-            .args(["--bin", PAGE, "--bin", WORKER]),
+        workspace.cargo_web().arg("build").args(BROWSER_BUILD).args(["--bin", PAGE, "--bin", WORKER]),
     )?;
     fs::create_dir_all(dist).with_context(|| format!("cannot create {}", dist.display()))?;
     // A dedicated worker is started by name, and its files name each other: they carry no hash.
@@ -55,7 +52,7 @@ pub fn bundle(workspace: &Workspace, dist: &Path) -> Result<()> {
 
 /// Makes a module that the browser loads: `NAME.js` and `NAME_bg.wasm` in `out`.
 fn bindgen(workspace: &Workspace, name: &str, out: &Path) -> Result<()> {
-    let module = workspace.web_target().join(WASM).join("release").join(format!("{name}.wasm"));
+    let module = workspace.web_target().join(WASM).join("web").join(format!("{name}.wasm"));
     process::run(
         workspace
             .command("wasm-bindgen")

@@ -52,8 +52,8 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.stage("browser tests", || {
         let mut command = workspace.cargo_web();
         command
-            .args(["test", "--release", "--target", setup::WASM])
-            .args(bundle::PACKAGES)
+            .arg("test")
+            .args(bundle::BROWSER_BUILD)
             .args(["--test", "golden"])
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner")
             .env("WASM_BINDGEN_TEST_TIMEOUT", BROWSER_TIMEOUT);
