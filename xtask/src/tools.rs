@@ -24,9 +24,9 @@ pub const WASM_BINDGEN: Tool = Tool {
     // It works for seconds on the module of the training program, most of them in these packages.
     settings: &[
         "profile.release.opt-level=0",
-        "profile.release.package.walrus.opt-level=2",
-        "profile.release.package.wasmparser.opt-level=2",
-        "profile.release.package.wasm-encoder.opt-level=2",
+        "profile.release.package.walrus.opt-level=1",
+        "profile.release.package.wasmparser.opt-level=1",
+        "profile.release.package.wasm-encoder.opt-level=1",
         "profile.release.package.wasm-bindgen-cli-support.opt-level=1",
     ],
 };
@@ -77,6 +77,7 @@ pub fn install(workspace: &Workspace, tool: &Tool) -> Result<()> {
         .args(["install", tool.package, "--version", &format!("={}", tool.version), "--force"])
         // Without TLS: it talks to the driver of a browser on this computer only.
         .arg("--no-default-features")
+        .args(tool.programs.iter().flat_map(|program| ["--bin", program]))
         .args(tool.settings.iter().flat_map(|setting| ["--config", setting]))
         .arg("--root")
         .arg(&workspace.tools)
