@@ -16,6 +16,10 @@ use crate::{
 const KEPT: usize = 3;
 
 /// Brings `www/dist` up to date with the workspace.
+///
+/// # Errors
+///
+/// A build that fails, or a folder that cannot be written.
 pub fn build(workspace: &Workspace) -> Result<()> {
     let stamp = stamp(&workspace.root, &WASM_BINDGEN.to_string())?;
     let kept = workspace.web_target().join("pages");

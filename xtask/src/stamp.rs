@@ -28,6 +28,10 @@ const INPUTS: [&str; 11] = [
 const ASIDE: [&str; 5] = ["benches", "dist", "examples", "target", "tests"];
 
 /// The number of the workspace's inputs and of the tool that works on them, which is named with its version.
+///
+/// # Errors
+///
+/// An input that cannot be read.
 pub fn stamp(root: &Path, tool: &str) -> Result<String> {
     let mut files = Vec::new();
     for input in INPUTS {

@@ -17,6 +17,11 @@ const GOLDEN: &str = "engine/golden";
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
+/// Runs all stages up to the first that fails, and prints what each took.
+///
+/// # Errors
+///
+/// The stage that failed, and why.
 pub fn test(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
     let result = stages(workspace, &mut report);
