@@ -1,6 +1,6 @@
 //! Parameters as tensors of burn.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 
 use super::{Loaded, ParameterError, Quantity};
 
