@@ -17,14 +17,18 @@ mod state;
 mod text;
 
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod app;
 #[cfg(web)]
 mod browser;
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod chart;
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod components;
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod pages;
 
 #[cfg(web)]

@@ -34,6 +34,7 @@ pub(crate) enum StreamEvent {
 type Listener = Rc<dyn Fn(StreamEvent)>;
 
 /// The stream of this tab; dropped, it is closed.
+#[expect(dead_code, reason = "held to be dropped")]
 pub(crate) enum Stream {
     /// A port to the shared worker.
     Shared(Shared),

@@ -82,8 +82,8 @@ impl Subject {
                     .into_iter()
                     .map(|line| move |point: &CurvePoint| line.value(point))
                     .collect();
-                let values: Vec<&dyn Fn(&CurvePoint) -> Option<f64>> =
-                    values.iter().map(|value| value as &dyn Fn(&CurvePoint) -> Option<f64>).collect();
+                let values: Vec<options::Value<'_>> =
+                    values.iter().map(|value| value as options::Value<'_>).collect();
                 options::columns(points, &values)
             }
             Subject::Participation => {

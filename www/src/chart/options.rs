@@ -116,8 +116,11 @@ pub(crate) fn losses(points: &[&CurvePoint]) -> Array {
     )
 }
 
+/// The value of a line at a point, where it has one.
+pub(crate) type Value<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
+
 /// The steps, then a column for each line.
-pub(crate) fn columns(points: &[&CurvePoint], lines: &[&dyn Fn(&CurvePoint) -> Option<f64>]) -> Array {
+pub(crate) fn columns(points: &[&CurvePoint], lines: &[Value<'_>]) -> Array {
     let data = Array::of1(&steps(points));
     for line in lines {
         data.push(&column(points, line));

@@ -45,11 +45,6 @@ impl Line {
         }
     }
 
-    /// Whether the model sees the answer through the noise.
-    pub(crate) fn is_leaky(self) -> bool {
-        matches!(self, Line::Local | Line::Scrambled | Line::Training)
-    }
-
     /// In nats per token, where it was measured.
     pub(crate) fn value(self, point: &CurvePoint) -> Option<f64> {
         if self == Line::Training {
