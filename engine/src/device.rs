@@ -8,14 +8,14 @@ pub enum Device {
     /// The processor, through this crate's own kernels on plain memory.
     Cpu,
     /// A device of burn: WebGPU, or burn's own CPU backend as a reference for tests.
-    Burn(burn::tensor::Device),
+    Burn(burn_tensor::Device),
 }
 
 impl Device {
     /// burn's CPU backend. Slower than [`Device::Cpu`]; runs the very code of the WebGPU path.
-    #[cfg(not(web))]
+    #[cfg(feature = "flex")]
     pub fn flex() -> Self {
-        Device::Burn(burn::tensor::Device::flex())
+        Device::Burn(burn_tensor::Device::flex())
     }
 }
 
@@ -48,7 +48,7 @@ pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
 async fn open_webgpu() -> Result<Device, DeviceError> {
     #[cfg(web)]
     construct();
-    let device = burn::tensor::Device::wgpu_options().init_async().await;
+    let device = burn_tensor::Device::wgpu_options().init_async().await;
     device.map(Device::Burn).map_err(|error| DeviceError::WebGpu(error.to_string()))
 }
 

@@ -1,16 +1,9 @@
-//! Measurements of published weights that are under way, batch by batch.
+//! A measurement of published weights in progress, batch by batch.
 
 use std::collections::BTreeMap;
 
-use engine::{
-    block::{BlockError, evaluate::evaluate, sweep::Composed},
-    device::Device,
-};
-use protocol::{evaluation::Scores, spec::RunSpec};
+use protocol::{evaluation::Scores, published::Published, worker_id::WorkerId};
 use serde::Serialize;
-
-use super::{Published, seeds, windows};
-use crate::{data::windows::ValidationWindows, run::event::WorkerId};
 
 /// Who computes evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,18 +22,18 @@ pub struct Evaluation {
     scores: Vec<Option<Scores>>,
     dealt: BTreeMap<u32, WorkerId>,
     /// The coordinator has taken over what is missing.
-    pub at_home: bool,
+    pub by_coordinator: bool,
 }
 
 impl Evaluation {
     pub fn new(published: Published, batches: u32) -> Self {
         let scores = vec![None; batches as usize];
-        Self { published, scores, dealt: BTreeMap::new(), at_home: false }
+        Self { published, scores, dealt: BTreeMap::new(), by_coordinator: false }
     }
 
     /// Deals a batch that nobody has to this worker.
     pub fn deal(&mut self, worker: WorkerId) -> Option<u32> {
-        if self.at_home || self.dealt.values().any(|busy| *busy == worker) {
+        if self.by_coordinator || self.dealt.values().any(|busy| *busy == worker) {
             return None;
         }
         let free = |batch: &u32| self.scores[*batch as usize].is_none() && !self.dealt.contains_key(batch);
@@ -55,8 +48,11 @@ impl Evaluation {
     }
 
     /// The worker is gone, or failed: its batch is free again.
-    pub fn take_back(&mut self, worker: WorkerId) {
+    /// Whether it had one.
+    pub fn take_back(&mut self, worker: WorkerId) -> bool {
+        let before = self.dealt.len();
         self.dealt.retain(|_, busy| *busy != worker);
+        self.dealt.len() < before
     }
 
     /// Batches without scores.
@@ -77,26 +73,4 @@ impl Evaluation {
     pub fn done(&self) -> Option<Scores> {
         Scores::mean(&self.scores.iter().cloned().collect::<Option<Vec<_>>>()?)
     }
-}
-
-/// The scores of one held-out batch, computed here; `files` together hold all blocks and the table, `run_seed` is the run's.
-///
-/// # Errors
-///
-/// [`BlockError`] for files that are damaged or of another run, and for scores that are not finite.
-pub fn measure<B: AsRef<[u8]>>(
-    run: &RunSpec,
-    files: &[B],
-    validation: &ValidationWindows,
-    batch: u32,
-    run_seed: u64,
-    draws: u32,
-) -> Result<Scores, BlockError> {
-    let windows = windows::whole(&validation.batch(u64::from(batch)), validation.shape());
-    let shape = [run.sequences as usize, run.context as usize];
-    let seed = seeds::evaluation(run_seed, batch);
-    futures::executor::block_on(async {
-        let model = Composed::import(run, files, &Device::Host).await?;
-        evaluate(&model, &windows, shape, seed, draws, async || {}).await
-    })
 }

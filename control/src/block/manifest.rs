@@ -1,38 +1,8 @@
-//! The published weights of a round, and what a coordinator needs to go on from them.
+//! What a coordinator needs to go on from a round.
 
-use protocol::{
-    blob::{BlobHash, BlobRef},
-    spec::RunSpec,
-};
+use protocol::{blob::BlobRef, published::Published, spec::RunSpec, worker_id::WorkerId};
 use serde::{Deserialize, Serialize};
 
-use crate::run::event::WorkerId;
-
-/// Where the weights lie that a round starts from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Published {
-    /// Rounds these weights have seen: their version.
-    pub round: u64,
-    /// One per block.
-    pub blocks: Vec<BlobRef>,
-    /// The shared table.
-    pub table: BlobRef,
-    /// Momentum of the outer step and what the aggregator goes on from; None where it needs nothing.
-    pub outer: Option<BlobRef>,
-}
-
-impl Published {
-    /// Hash of all weights and of the outer step's state.
-    pub fn state(&self) -> BlobHash {
-        let parts = self.blocks.iter().chain([&self.table]).chain(&self.outer);
-        BlobHash::of(&parts.flat_map(|blob| blob.hash.0).collect::<Vec<u8>>())
-    }
-
-    /// Every blob named here.
-    pub fn blobs(&self) -> impl Iterator<Item = BlobRef> + '_ {
-        self.blocks.iter().chain([&self.table]).chain(&self.outer).copied()
-    }
-}
 
 /// One accepted piece of work of the round that led to the published weights: enough to do it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::run::event::WorkerId;
+use protocol::worker_id::WorkerId;
 
 /// A worker to be placed.
 #[derive(Debug, Clone, Copy, PartialEq)]

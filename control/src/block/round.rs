@@ -1,13 +1,12 @@
-//! A round under way: who works on what, and what has come of it.
+//! A round in progress: who works on what, and what has come of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use protocol::{blob::BlobRef, message::DeltaReady};
+use protocol::{blob::BlobRef, delta::DeltaRefusal, message::DeltaReady, worker_id::WorkerId};
 
-use super::DeltaRefusal;
-use crate::run::event::{Traffic, WorkerId};
+use crate::record::Traffic;
 
-/// How far a replica has come.
+/// How far a worker has come with its share.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
     Working,
@@ -30,7 +29,7 @@ pub struct Accepted {
 
 /// One worker's share.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replica {
+pub struct Share {
     pub block: u32,
     /// Its number in the round.
     pub slot: u32,
@@ -42,15 +41,15 @@ pub struct Replica {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flight {
+pub struct RoundInProgress {
     pub round: u64,
     pub opened: Duration,
     /// Seconds it may take.
     pub deadline: f64,
-    pub replicas: BTreeMap<WorkerId, Replica>,
+    pub shares: BTreeMap<WorkerId, Share>,
 }
 
-impl Flight {
+impl RoundInProgress {
     pub fn elapsed(&self, now: Duration) -> f64 {
         now.saturating_sub(self.opened).as_secs_f64()
     }
@@ -64,7 +63,7 @@ impl Flight {
         if ready.round > round {
             return Err(DeltaRefusal::Stale { found: ready.round, expected: round });
         }
-        let replica = self.replicas.get_mut(&worker).ok_or(DeltaRefusal::NotAssigned { round })?;
+        let replica = self.shares.get_mut(&worker).ok_or(DeltaRefusal::NotAssigned { round })?;
         if ready.block != replica.block {
             return Err(DeltaRefusal::OtherBlock { found: ready.block, expected: replica.block });
         }
@@ -77,16 +76,19 @@ impl Flight {
     }
 
     /// Nothing more is to be expected of this worker; what it has sent counts all the same.
-    pub fn give_up(&mut self, worker: WorkerId) {
-        if let Some(replica) = self.replicas.get_mut(&worker)
-            && replica.progress == Progress::Working
-        {
-            replica.progress = Progress::Out;
+    /// Whether it was still at work.
+    pub fn give_up(&mut self, worker: WorkerId) -> bool {
+        match self.shares.get_mut(&worker) {
+            Some(share) if share.progress == Progress::Working => {
+                share.progress = Progress::Out;
+                true
+            }
+            _ => false,
         }
     }
 
-    pub fn accepted(&self) -> impl Iterator<Item = (WorkerId, &Replica, &Accepted)> {
-        self.replicas.iter().filter_map(|(worker, replica)| match &replica.progress {
+    pub fn accepted(&self) -> impl Iterator<Item = (WorkerId, &Share, &Accepted)> {
+        self.shares.iter().filter_map(|(worker, replica)| match &replica.progress {
             Progress::Accepted(accepted) => Some((*worker, replica, accepted)),
             _ => None,
         })
@@ -94,16 +96,16 @@ impl Flight {
 
     /// Whether nobody is at work any more.
     pub fn is_settled(&self) -> bool {
-        let settled = |replica: &Replica| matches!(replica.progress, Progress::Accepted(_) | Progress::Out);
-        self.replicas.values().all(settled)
+        let settled = |share: &Share| matches!(share.progress, Progress::Accepted(_) | Progress::Out);
+        self.shares.values().all(settled)
     }
 
     /// Whether a delta is being looked at: the round waits for that.
     pub fn is_checking(&self) -> bool {
-        self.replicas.values().any(|replica| matches!(replica.progress, Progress::Checking(_)))
+        self.shares.values().any(|replica| matches!(replica.progress, Progress::Checking(_)))
     }
 
     pub fn participation(&self) -> f64 {
-        self.accepted().count() as f64 / self.replicas.len().max(1) as f64
+        self.accepted().count() as f64 / self.shares.len().max(1) as f64
     }
 }

@@ -1,6 +1,6 @@
 //! What a replica's work is drawn from: with these numbers anybody can do it again.
 
-use crate::data::permutation::mix;
+use crate::mix::mix;
 
 /// Key of the noise of the replica at `slot` in `round`.
 pub fn noise(run_seed: u64, round: u64, slot: u32) -> u64 {

@@ -6,12 +6,11 @@
 use std::collections::HashSet;
 
 use protocol::{
-    message::{Address, Message, Pass},
+    message::{Address, Header, Pass, Relayed},
     refusal::Refusal,
     spec::RunSpec,
+    worker_id::WorkerId,
 };
-
-use super::event::WorkerId;
 
 /// Where an admitted frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,16 +37,56 @@ pub struct Relay {
     run: Option<RunSpec>,
     validation_batches: u32,
     seen: HashSet<(Address, Direction)>,
+    /// Have the checksum of every frame verified on the way, not of a sample.
+    pub verify_all: bool,
 }
 
 impl Relay {
     /// A relay that takes everything for stale: no plan is in force.
     pub fn closed(epoch: u64) -> Self {
-        Self { epoch, step: None, holders: vec![], run: None, validation_batches: 0, seen: HashSet::new() }
+        Self {
+            epoch,
+            step: None,
+            holders: vec![],
+            run: None,
+            validation_batches: 0,
+            seen: HashSet::new(),
+            verify_all: false,
+        }
     }
 
     pub fn new(epoch: u64, holders: Vec<WorkerId>, run: RunSpec, validation_batches: u32) -> Self {
-        Self { epoch, step: None, holders, run: Some(run), validation_batches, seen: HashSet::new() }
+        Self {
+            epoch,
+            step: None,
+            holders,
+            run: Some(run),
+            validation_batches,
+            seen: HashSet::new(),
+            verify_all: false,
+        }
+    }
+
+    /// The worker that has what it needs for the oldest open micro-batch and has not passed it on; None where all has
+    /// been passed on. Micro-batches are worked on in their order, so nobody else can be what the step waits for.
+    pub fn owing(&self) -> Option<WorkerId> {
+        let (step, run) = (self.step?, self.run.as_ref()?);
+        let last = (self.holders.len() as u32).checked_sub(1)?;
+        let passed = |pass, hop, direction| {
+            self.seen.contains(&(Address { epoch: self.epoch, step, pass, hop }, direction))
+        };
+        for micro_batch in 0..run.micro_batches {
+            let pass = Pass::Train { micro_batch };
+            let reached = (1..=last).rev().find(|hop| passed(pass, *hop, Direction::Forward)).unwrap_or(0);
+            let holder = match (0..last).find(|hop| passed(pass, *hop, Direction::Back)) {
+                Some(0) => continue,
+                Some(back) => back,
+                None if last == 0 => continue,
+                None => reached,
+            };
+            return self.holders.get(holder as usize).copied();
+        }
+        None
     }
 
     /// Let the frames of `step` through, and no others.
@@ -59,17 +98,12 @@ impl Relay {
     /// Judge a tensor frame by its header.
     ///
     /// A frame passes once: a second one with the same address and direction is refused.
-    pub fn admit(&mut self, from: WorkerId, message: &Message) -> Result<Verdict, Refusal> {
-        let (frame, direction) = match message {
-            Message::Activation(frame) => (frame, Direction::Forward),
-            Message::Gradient(frame) => (frame, Direction::Back),
-            other => {
-                return Err(Refusal::Unexpected {
-                    message: other.name().into(),
-                    detail: "only activations and gradients are relayed".into(),
-                });
-            }
+    pub fn admit(&mut self, from: WorkerId, message: &Relayed) -> Result<Verdict, Refusal> {
+        let direction = match message {
+            Relayed::Activation(_) => Direction::Forward,
+            Relayed::Gradient(_) => Direction::Back,
         };
+        let frame = message.frame();
         let refuse = |detail: String| Err(Refusal::NotInPlan { message: message.name().into(), detail });
         let Address { epoch, step, pass, hop } = frame.to;
         if epoch > self.epoch {

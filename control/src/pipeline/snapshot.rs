@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, time::Duration};
 use protocol::{
     blob::BlobRef,
     spec::{Hop, ModelSpec, Part},
+    worker_id::WorkerId,
 };
 use serde::{Deserialize, Serialize};
 
-use super::event::WorkerId;
-use crate::plan::Stage;
+use super::plan::Stage;
 
 /// What one stage gave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct SnapshotPart {
     pub blob: BlobRef,
     /// The parts of the model in it.
     pub holds: Vec<Part>,
+    /// Who gave it.
+    pub worker: WorkerId,
 }
 
 impl SnapshotPart {
@@ -71,6 +73,11 @@ impl Collecting {
         Self { steps_done, since, parts: workers.into_iter().map(|w| (w, None)).collect() }
     }
 
+    /// A worker whose part is still missing.
+    pub fn missing(&self) -> Option<WorkerId> {
+        self.parts.iter().find(|(_, part)| part.is_none()).map(|(worker, _)| *worker)
+    }
+
     /// Note a part. True when it is one we waited for.
     pub fn part(&mut self, worker: WorkerId, steps_done: u64, blob: BlobRef) -> bool {
         if steps_done != self.steps_done {
@@ -95,7 +102,7 @@ impl Collecting {
     ) -> Option<Manifest> {
         let part = |stage: &Stage| {
             let blob = self.parts.get(&stage.worker).copied().flatten()?;
-            Some(SnapshotPart { blob, holds: stage.hops.iter().map(|hop| hop.part.clone()).collect() })
+            Some(SnapshotPart { blob, holds: stage.hops.iter().map(|hop| hop.part.clone()).collect(), worker: stage.worker })
         };
         let parts = stages.iter().map(part).collect::<Option<Vec<_>>>()?;
         Some(Manifest {

@@ -1,14 +1,15 @@
-//! One optimizer step on its way: collects what the stages report and says when it is complete.
+//! One optimizer step in progress: collects what the stages report and says when it is complete.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use protocol::message::{StepReport, Timings, ValidationReport, Vitals};
-
-use super::event::WorkerId;
+use protocol::{
+    message::{DeviceStatus, StepReport, Timings, ValidationReport},
+    worker_id::WorkerId,
+};
 
 /// A step being worked on, with the validation of the weights it starts from.
 #[derive(Debug, Clone)]
-pub struct StepInFlight {
+pub struct StepInProgress {
     /// Optimizer steps the weights have seen.
     pub step: u64,
     pub opened: Duration,
@@ -25,7 +26,7 @@ pub struct Outcome {
     /// Global norm of the gradients, before clipping.
     pub gradient_norm: f64,
     pub validation_loss: Option<f64>,
-    pub timings: Vec<(WorkerId, Timings, Vitals)>,
+    pub timings: Vec<(WorkerId, Timings, DeviceStatus)>,
 }
 
 impl Outcome {
@@ -58,7 +59,7 @@ pub enum ReportError {
     NoSuchBatch(u32),
 }
 
-impl StepInFlight {
+impl StepInProgress {
     pub fn train(step: u64, opened: Duration, workers: &[WorkerId], validation_batches: u32) -> Self {
         Self {
             step,
@@ -70,6 +71,11 @@ impl StepInFlight {
 
     pub fn validate_only(step: u64, opened: Duration, validation_batches: u32) -> Self {
         Self { step, opened, reports: None, validation: vec![None; validation_batches as usize] }
+    }
+
+    /// A worker whose report is still missing, in the order of joining.
+    pub fn missing(&self) -> Option<WorkerId> {
+        self.reports.iter().flatten().find(|(_, report)| report.is_none()).map(|(worker, _)| *worker)
     }
 
     /// Note a stage's report. `losses_wanted` is M for the stage with the head, else 0.
@@ -138,12 +144,7 @@ impl StepInFlight {
             train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
             gradient_norm: reports.iter().map(|(_, r)| r.squared_norm).sum::<f64>().sqrt(),
             validation_loss: self.validation_loss(),
-            timings: reports.iter().map(|(w, r)| (*w, r.timings, r.vitals)).collect(),
+            timings: reports.iter().map(|(w, r)| (*w, r.timings, r.status)).collect(),
         })
     }
-}
-
-/// Factor for the gradients: `min(1, clip_norm / (norm + 1e-6))`, as PyTorch's `clip_grad_norm_`.
-pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
-    (clip_norm / (norm + 1e-6)).min(1.0)
 }

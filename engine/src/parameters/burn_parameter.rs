@@ -1,6 +1,6 @@
 //! Parameters as tensors of burn.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 
 use super::{Loaded, ParameterError, Quantity};
 
@@ -65,9 +65,9 @@ impl BurnParameter {
     }
 
     /// Takes the outcome of an update.
-    pub(crate) fn updated(&mut self, value: Tensor<1>, moments: Option<(Tensor<1>, Tensor<1>)>) {
+    pub(crate) fn updated(&mut self, value: Tensor<1>, moments: (Tensor<1>, Tensor<1>)) {
         self.value = value;
-        self.moments = moments;
+        self.moments = Some(moments);
     }
 
     pub(crate) async fn read(&self, quantity: Quantity) -> Result<Vec<f32>, ParameterError> {

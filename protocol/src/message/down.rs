@@ -6,8 +6,8 @@ use super::{Payload, TensorFrame, messages, relayed::tensor_message};
 use crate::{
     blob::BlobRef,
     checked::{
-        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, padding, text,
-        within,
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional,
+        padding, text, within,
     },
     limits,
     refusal::Refusal,
@@ -25,6 +25,8 @@ messages! {
         Refuse,
         /// Answers a probe.
         ProbeAnswer => ProbeAnswer::payload,
+        /// Answers a heartbeat.
+        HeartbeatAnswer,
         /// Measure yourself at the run's shapes and answer with a [`super::Profile`].
         Benchmark,
         /// The run has ended.
@@ -92,6 +94,13 @@ impl ProbeAnswer {
     fn payload(&self) -> Payload<'_> {
         Payload::Padding(self.padding)
     }
+}
+
+checked_struct! {
+    /// Answers a heartbeat, so that a worker hears from the coordinator within its lease: a browser does not show the
+    /// pings of a WebSocket.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct HeartbeatAnswer {}
 }
 
 checked_struct! {

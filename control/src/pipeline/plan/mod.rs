@@ -2,7 +2,7 @@
 
 pub mod memory;
 pub mod partition;
-pub mod simulate;
+pub mod schedule;
 
 use protocol::{
     message::{LinkSpeed, PassSeconds},
@@ -10,17 +10,17 @@ use protocol::{
     tensor::TensorMeta,
 };
 
-use crate::run::event::WorkerId;
+use protocol::worker_id::WorkerId;
 pub use memory::{layer_parameters, parameters};
 use partition::Candidate;
-use simulate::{HopModel, LinkModel, Model, Simulated, simulate};
+use schedule::{HopModel, LinkModel, Model, Simulated, simulate};
 
 /// How many stages a plan has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stages {
     /// As many as make the slowest stage fastest, in whatever order does.
     Auto,
-    /// Exactly this many, taken in the order of joining.
+    /// Exactly this many: the best ones, in the order of joining.
     Exactly(u32),
 }
 
@@ -76,7 +76,7 @@ pub struct Plan {
     pub holders: Vec<WorkerId>,
     /// M.
     pub micro_batches: u32,
-    /// What a step should come to, by the model of [`simulate`].
+    /// What a step should come to, by the model of [`schedule`].
     pub predicted: Simulated,
 }
 
@@ -153,11 +153,11 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
     if have < want {
         return Err(PlanError::TooFew { have, want });
     }
-    let workers = match stages {
-        Stages::Auto => workers,
-        Stages::Exactly(n) => &workers[..n as usize],
+    let (workers, counts) = match stages {
+        Stages::Auto => (workers.to_vec(), divide(run, stages, workers)?),
+        Stages::Exactly(n) => best_of(run, n, workers)?,
     };
-    let counts = divide(run, stages, workers)?;
+    let workers = workers.as_slice();
     let laid = lay_out(&run.model, &counts);
     let holders: Vec<&Measured> =
         laid.iter().filter_map(|s| workers.iter().find(|w| w.worker == s.worker)).collect();
@@ -170,7 +170,7 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
         .into_iter()
         .map(|m| {
             let mut model = model_of(run, &laid, &holders, m);
-            model.windows = within_memory(run, &laid, &holders, &model, simulate::windows(&model));
+            model.windows = within_memory(run, &laid, &holders, &model, schedule::windows(&model));
             let simulated = simulate(&model);
             (m, model, simulated)
         })
@@ -194,6 +194,33 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
         micro_batches,
         predicted,
     })
+}
+
+/// The workers of a plan, and the layers of each.
+type Divided = (Vec<Measured>, Vec<(WorkerId, u32)>);
+
+/// The fastest `n` of all workers, or where the model does not fit into them the `n` with the most memory; each with
+/// its layers.
+fn best_of(run: &RunSpec, n: u32, workers: &[Measured]) -> Result<Divided, PlanError> {
+    let chosen = |key: &dyn Fn(&Measured) -> f64| {
+        let mut order: Vec<usize> = (0..workers.len()).collect();
+        order.sort_by(|a, b| key(&workers[*a]).total_cmp(&key(&workers[*b])).then(a.cmp(b)));
+        order.truncate(n as usize);
+        order.sort_unstable();
+        let chosen: Vec<Measured> = order.into_iter().map(|index| workers[index].clone()).collect();
+        divide(run, Stages::Exactly(n), &chosen).map(|counts| (chosen, counts))
+    };
+    let frame = frame_bytes(run);
+    let seconds = |w: &Measured| {
+        let link = w.link.map_or(0.0, |link| frame / link.up.min(link.down));
+        let holds_nothing = w.memory_bytes > 0 && w.memory_bytes < memory::layer(run, 1);
+        if holds_nothing { f64::INFINITY } else { w.layer.total().max(link) }
+    };
+    let memory = |w: &Measured| match w.memory_bytes {
+        0 => f64::NEG_INFINITY,
+        bytes => -(bytes as f64),
+    };
+    chosen(&seconds).or_else(|too_small| chosen(&memory).map_err(|_| too_small))
 }
 
 /// Layers of each stage, in the order of the stages.
@@ -254,7 +281,7 @@ pub fn frame_bytes(run: &RunSpec) -> f64 {
     TensorMeta::expected_bytes(run.wire, &shape).unwrap_or(0) as f64
 }
 
-/// A plan for [`simulate`], with windows as the stages have them.
+/// A plan for [`schedule`], with windows as the stages have them.
 fn model_of(run: &RunSpec, stages: &[Stage], holders: &[&Measured], micro_batches: u32) -> Model {
     let mut hops: Vec<(u32, HopModel)> = stages
         .iter()

@@ -1,6 +1,6 @@
 //! A block denoiser as pure functions on burn's tensors, for WebGPU. Formulas are at [`crate::denoiser`].
 
-use burn::tensor::{Device, Int, Tensor, TensorData, activation, module};
+use burn_tensor::{Device, Int, Tensor, TensorData, activation, module};
 
 use super::time_features;
 use crate::{

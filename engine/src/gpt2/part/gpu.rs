@@ -1,6 +1,6 @@
 //! A part of the model on a device of burn.
 
-use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use burn_tensor::{Device, Gradients, Int, Tensor, TensorData};
 
 use super::{Indices, Source};
 use crate::{

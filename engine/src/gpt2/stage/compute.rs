@@ -3,7 +3,7 @@
 //! The parameters' store decides which. Everything else of a stage lies where they lie; a mixture is an error,
 //! not a conversion.
 
-use burn::tensor::{Tensor, TensorData};
+use burn_tensor::{Tensor, TensorData};
 
 use super::StageError;
 use crate::{
