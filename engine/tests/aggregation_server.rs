@@ -193,4 +193,7 @@ fn a_server_resumed_from_its_files_gives_the_same_bits() {
 
     let damaged = Server::resume(&run(), &all, Some(&[1, 2, 3]), rules);
     assert!(matches!(damaged.err(), Some(ServerError::Outer(_))));
+    // One empty state: as of a run without blocks.
+    let of_another = Server::resume(&run(), &all, Some(&[1, 0, 0]), rules);
+    assert!(matches!(of_another.err(), Some(ServerError::Outer(_))));
 }

@@ -19,18 +19,34 @@ use crate::{
 /// Why a block cannot be trained or asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BlockError {
+    /// A run of pipeline mode.
     #[error("the run is not in block mode: it has no [blocks]")]
     NotBlockMode,
+    /// A block beyond the last, or blocks that are missing or out of order.
     #[error("there is no block {block}: the model has {count}")]
-    NoSuchBlock { block: u32, count: u32 },
+    NoSuchBlock {
+        /// Its index.
+        block: u32,
+        /// B.
+        count: u32,
+    },
+    /// Layers that B does not divide.
     #[error(
         "model.layers is {layers}, which {count} blocks cannot share evenly; make it a multiple of blocks.count"
     )]
-    Layers { layers: u32, count: u32 },
+    Layers {
+        /// Of the whole model.
+        layers: u32,
+        /// B.
+        count: u32,
+    },
+    /// A range of sigma that makes no sense.
     #[error(transparent)]
     Noise(#[from] NoiseError),
+    /// Input that does not fit, or a result that is not finite.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// Files that are damaged or of another run.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
 }
@@ -108,14 +124,17 @@ impl Replica {
         Ok(Replica { model, optimizer, block, schedule, device: device.clone(), parameters })
     }
 
+    /// Its index, from 0: block 0 owns the highest range of sigma.
     pub fn block(&self) -> u32 {
         self.block
     }
 
+    /// The ranges of sigma of all blocks.
     pub fn schedule(&self) -> &NoiseSchedule {
         &self.schedule
     }
 
+    /// The whole model's sizes.
     pub fn model(&self) -> &ModelSpec {
         &self.model
     }
@@ -253,7 +272,8 @@ impl Replica {
         Ok(self.outcome(x, z, sigma, shape).await?.1)
     }
 
-    /// zhat [N, T, d] and logits [N, T, V] of noisy codes z [N, T, d] with the context x [N, T]; one sigma a sequence.
+    /// zhat [N, T, d] and logits [N, T, V] of noisy codes z [N, T, d] with the context x [N, T]; one sigma a
+    /// sequence.
     ///
     /// # Errors
     ///
@@ -277,7 +297,8 @@ impl Replica {
         }
     }
 
-    /// h0 [N, T, d], which enters the layers, of noisy codes z [N, T, d] with the context x [N, T]; one sigma a sequence.
+    /// h0 [N, T, d], which enters the layers, of noisy codes z [N, T, d] with the context x [N, T]; one sigma
+    /// a sequence.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 use protocol::spec::ModelSpec;
 
 use crate::{
-    gpt2::shapes::{self, LAYER_SUFFIXES},
+    gpt2::shapes::{self, LAYER_SUFFIXES, LAYER_TENSORS},
     init::Start,
     parameters::ParameterShape,
 };
@@ -19,6 +19,8 @@ pub const TIME_FEATURES: usize = 256;
 
 /// Where a block's parameters lie in a replica's set, after the table at 0.
 pub(crate) mod index {
+    use super::LAYER_TENSORS;
+
     pub(crate) const TABLE: usize = 0;
     pub(crate) const NOISE_IN: usize = 1;
     pub(crate) const POSITIONS: usize = 2;
@@ -28,7 +30,7 @@ pub(crate) mod index {
 
     /// Final norm's weight, its bias and the scale of the logits come after the layers.
     pub(crate) fn final_norm(layers: usize) -> usize {
-        LAYERS + 12 * layers
+        LAYERS + LAYER_TENSORS * layers
     }
 
     pub(crate) fn logit_scale(layers: usize) -> usize {

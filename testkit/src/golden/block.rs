@@ -168,8 +168,8 @@ impl Set<'_> {
             t.activation,
             place,
         );
-        let kept = self.train.floats(&format!("b{b}.logits"))?;
-        relative(report, "block: logits", &logits, kept, t.activation, place);
+        let expected = self.train.floats(&format!("b{b}.logits"))?;
+        relative(report, "block: logits", &logits, expected, t.activation, place);
 
         let scores = replica.accumulate(x, y, sigma, eps.to_vec(), self.shape()).await.map_err(&failed)?;
         for (found, golden) in scores.iter().zip(&golden.ce_per_sequence) {
@@ -184,15 +184,15 @@ impl Set<'_> {
 
         for (index, shape) in replica.parameters().shapes().iter().enumerate() {
             let found = replica.parameters().read(index, Quantity::Gradient).await?;
-            let kept = self.train.floats(&format!("b{b}.grad.{}", shape.name))?;
+            let expected = self.train.floats(&format!("b{b}.grad.{}", shape.name))?;
             let at = || format!("{}, block {b}, `{}`", self.name, shape.name);
-            let keys = key_bias(&shape.name, kept.len());
+            let keys = key_bias(&shape.name, expected.len());
             for key in keys.clone() {
                 report.note("block: key bias", f64::from(found[key]).abs(), t.key_bias, at);
             }
             // Of a bias with a part that is exactly 0, the rest is compared.
             let rest = |values: &[f32]| [&values[..keys.start], &values[keys.end..]].concat();
-            relative(report, "block: gradients", &rest(&found), &rest(kept), t.gradient, at);
+            relative(report, "block: gradients", &rest(&found), &rest(expected), t.gradient, at);
         }
 
         let norm = replica.update(self.numbers.adamw.lr).await.map_err(&failed)?;
@@ -218,11 +218,12 @@ impl Set<'_> {
         for (index, shape) in replica.parameters().shapes().iter().enumerate() {
             let name = &shape.name;
             let found = replica.parameters().read(index, Quantity::Value).await?;
-            let kept = self.after.floats(&format!("b{b}.after1.{name}"))?;
+            let expected = self.after.floats(&format!("b{b}.after1.{name}"))?;
             let gradient = self.train.floats(&format!("b{b}.grad.{name}"))?;
-            let keys = key_bias(name, kept.len());
+            let keys = key_bias(name, expected.len());
             let table = name == shapes::TABLE || name.ends_with(".positions.weight");
-            for (place, ((found, golden_value), gradient)) in found.iter().zip(kept).zip(gradient).enumerate()
+            for (place, ((found, golden_value), gradient)) in
+                found.iter().zip(expected).zip(gradient).enumerate()
             {
                 let difference = f64::from(found - golden_value).abs();
                 let at = || format!("{}, block {b}, `{name}`[{place}]", self.name);
@@ -267,8 +268,8 @@ impl Set<'_> {
         for (step, (state, logits)) in states.iter().zip(&logits).enumerate() {
             let place = || format!("{}, step {step} of the sweep", self.name);
             relative(report, "sweep: z", state, self.sweep.floats(&format!("z.{step}"))?, t.entry, place);
-            let kept = self.sweep.floats(&format!("logits.{step}"))?;
-            relative(report, "sweep: logits", logits, kept, t.activation, place);
+            let expected = self.sweep.floats(&format!("logits.{step}"))?;
+            relative(report, "sweep: logits", logits, expected, t.activation, place);
             let (found, golden) = (cross_entropy(logits, y, vocabulary), golden.ce_after_step[step]);
             report.note("sweep: cross-entropies", (found - golden).abs(), t.loss * golden, place);
         }

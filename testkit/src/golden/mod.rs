@@ -53,8 +53,8 @@ pub async fn drawn() -> Result<u64, GoldenError> {
     }))
 }
 
-/// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`, `aggregate.json` and every
-/// set `block-*.json` and `gpt2-*.json`.
+/// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`,
+/// `aggregate.json` and every set `block-*.json` and `gpt2-*.json`.
 ///
 /// # Errors
 ///

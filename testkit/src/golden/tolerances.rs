@@ -1,5 +1,5 @@
-//! How far a result may lie from its golden value, and what justifies it: the difference that the reference itself shows
-//! between a run in f32 and one in f64 (`tolerances.json`).
+//! How far a result may lie from its golden value, and what justifies it: the difference that the reference
+//! itself shows between a run in f32 and one in f64 (`tolerances.json`).
 
 use std::collections::BTreeMap;
 
@@ -93,9 +93,9 @@ impl Tolerances {
     }
 }
 
-/// How many times the reference's own error a tolerance may be. Kernels sum in another order than the reference, on
-/// other instructions: a result may be several times as far off. What is a norm or a sum of many numbers, or exactly 0,
-/// spreads most.
+/// How many times the reference's own error a tolerance may be. Kernels sum in another order than the
+/// reference, on other instructions: a result may be several times as far off. What is a norm or a sum of
+/// many numbers, or exactly 0, spreads most.
 const LOOSEST: f64 = 128.0;
 /// The same for the noise schedule, in f64: another approximation of the error function, inverted.
 const LOOSEST_IN_F64: f64 = 1024.0;
@@ -151,13 +151,14 @@ fn held(group: &str, reference: &Reference) -> Option<(Held, f64)> {
     })
 }
 
-/// Whether the tolerances of this program follow from the reference's own error in f32: none is below it, none above
-/// 128 times (in f64: 1024 times) the largest of its kind; and no GPU's is below the CPU's or above ten times it.
+/// Whether the tolerances of this program follow from the reference's own error in f32: none is below it,
+/// none above 128 times (in f64: 1024 times) the largest of its kind; and no GPU's is below the CPU's or
+/// above ten times it.
 ///
 /// # Errors
 ///
-/// [`GoldenError::Tolerances`] naming those that do not; [`GoldenError::Malformed`] for a group of results that has no
-/// tolerance.
+/// [`GoldenError::Tolerances`] naming those that do not; [`GoldenError::Malformed`] for a group of results
+/// that has no tolerance.
 pub fn require_justified(source: Source<'_>) -> Result<(), GoldenError> {
     let references: References = files::json(source, FILE)?;
     let malformed = |reason: String| GoldenError::Malformed { file: FILE.into(), reason };

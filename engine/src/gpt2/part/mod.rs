@@ -13,7 +13,7 @@ use crate::parameters::{ParameterError, ParameterSet};
 pub(crate) struct Indices {
     /// Token table, position table; unused without an embedding.
     pub embedding: [usize; 2],
-    /// The first of each layer's twelve, which lie in a row.
+    /// The first of each layer's tensors, which lie in a row.
     pub layers: Vec<usize>,
     /// Final norm's weight and bias, head table; unused without a head.
     pub head: [usize; 3],

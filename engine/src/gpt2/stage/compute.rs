@@ -22,10 +22,10 @@ pub(super) enum Hidden {
 }
 
 /// What a backward pass needs.
-#[allow(clippy::large_enum_variant, reason = "few are kept, and a tensor's handle is large")]
-pub(super) enum Kept {
-    Cpu(cpu::Kept),
-    Burn(gpu::Kept),
+#[allow(clippy::large_enum_variant, reason = "there are few, and a tensor's handle is large")]
+pub(super) enum Saved {
+    Cpu(cpu::Saved),
+    Burn(gpu::Saved),
 }
 
 /// One number, where it was computed.
@@ -78,15 +78,15 @@ impl Number {
     }
 }
 
-/// One micro-batch's way through one part.
-pub(super) struct Pass<'a> {
+/// One micro-batch through one part.
+pub(super) struct PartPass<'a> {
     pub indices: &'a Indices,
     pub sizes: Sizes,
     pub device: &'a Device,
 }
 
-impl Pass<'_> {
-    /// Hidden states after the part's last layer; nothing is kept.
+impl PartPass<'_> {
+    /// Hidden states after the part's last layer; nothing is saved.
     pub(super) fn infer(&self, source: Source, set: &ParameterSet) -> Result<Hidden, StageError> {
         match (set.store(), self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
@@ -106,16 +106,16 @@ impl Pass<'_> {
         source: Source,
         set: &ParameterSet,
         recompute: bool,
-    ) -> Result<(Hidden, Kept), StageError> {
+    ) -> Result<(Hidden, Saved), StageError> {
         match (set.store(), self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
-                let (hidden, kept) = cpu::forward(source, parameters, self.indices, self.sizes, recompute);
-                Ok((Hidden::Cpu(hidden), Kept::Cpu(kept)))
+                let (hidden, saved) = cpu::forward(source, parameters, self.indices, self.sizes, recompute);
+                Ok((Hidden::Cpu(hidden), Saved::Cpu(saved)))
             }
             (Store::Burn(parameters), Device::Burn(device)) => {
                 let input = gpu::Input::new(source, self.sizes, device);
-                let (hidden, kept) = gpu::forward(input, parameters, self.indices, self.sizes, recompute);
-                Ok((Hidden::Burn(hidden), Kept::Burn(kept)))
+                let (hidden, saved) = gpu::forward(input, parameters, self.indices, self.sizes, recompute);
+                Ok((Hidden::Burn(hidden), Saved::Burn(saved)))
             }
             _ => Err(StageError::Mixed),
         }
@@ -125,16 +125,16 @@ impl Pass<'_> {
     pub(super) fn backward(
         &self,
         dy: Hidden,
-        kept: Kept,
+        saved: Saved,
         set: &mut ParameterSet,
     ) -> Result<Option<Hidden>, StageError> {
-        match (set.store_mut(), kept, dy) {
-            (Store::Cpu(parameters), Kept::Cpu(kept), Hidden::Cpu(dy)) => {
-                let dx = cpu::backward(dy, kept, parameters, self.indices, self.sizes);
+        match (set.store_mut(), saved, dy) {
+            (Store::Cpu(parameters), Saved::Cpu(saved), Hidden::Cpu(dy)) => {
+                let dx = cpu::backward(dy, saved, parameters, self.indices, self.sizes);
                 Ok(dx.map(Hidden::Cpu))
             }
-            (Store::Burn(parameters), Kept::Burn(kept), Hidden::Burn(dy)) => {
-                let dx = gpu::backward(dy, kept, parameters, self.indices, self.sizes);
+            (Store::Burn(parameters), Saved::Burn(saved), Hidden::Burn(dy)) => {
+                let dx = gpu::backward(dy, saved, parameters, self.indices, self.sizes);
                 Ok(dx.map(Hidden::Burn))
             }
             _ => Err(StageError::Mixed),
