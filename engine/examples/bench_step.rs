@@ -18,11 +18,11 @@ fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let name: String = option("--device", "host".into());
+    let name: String = option("--device", "cpu".into());
     let device = match name.as_str() {
-        "host" => Device::Cpu,
+        "cpu" => Device::Cpu,
         "flex" => Device::flex(),
-        _ => return Err(format!("--device is host or flex, not `{name}`").into()),
+        _ => return Err(format!("--device is cpu or flex, not `{name}`").into()),
     };
     let widths: String = option("--widths", "128,256".into());
     for width in widths.split(',') {

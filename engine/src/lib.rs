@@ -16,6 +16,8 @@
 //! | [`parameters`] | named parameters with gradients and moments, from and to safetensors files |
 //! | [`device`], [`init`] | where to compute, and the counter-based random numbers |
 
+#![warn(missing_docs, unreachable_pub)]
+
 pub mod aggregation;
 pub mod checkpoint;
 pub(crate) mod cpu;

@@ -69,8 +69,8 @@ impl Composed {
         self.blocks[0].model().vocabulary as usize
     }
 
-    /// `codes[targets] + sigma * eps`: what a block sees in training.
-    pub(crate) fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], shape: [usize; 2]) -> Vec<f32> {
+    /// `codes[targets] + sigma * eps`, [N, T, d]: what a block sees in training. One sigma a sequence.
+    pub fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], shape: [usize; 2]) -> Vec<f32> {
         let [sequences, tokens] = shape;
         let sizes = crate::sizes::Sizes { sequences, tokens, width: self.width(), heads: 1 };
         self.codes.noised(targets, sigma, eps, sizes)
@@ -99,8 +99,12 @@ impl Composed {
         self.states(x, z0, shape, &mut states).await
     }
 
-    /// The same, with z before each step in `states`.
-    pub(crate) async fn states(
+    /// The same, with z [N, T, d] before each step added to `states`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Composed::sweep`].
+    pub async fn states(
         &self,
         x: &[u32],
         z0: Vec<f32>,

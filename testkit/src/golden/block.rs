@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{
-    delta::DeltaEncoding,
-    spec::{BlockSpec, ModelSpec, Moments, RunSpec},
-    tensor::Encoding,
+use engine::{
+    denoiser::{BlockError, Replica, evaluate::cross_entropy, shapes, sweep::Composed},
+    device::Device,
+    parameters::Quantity,
 };
+use protocol::spec::{BlockSpec, ModelSpec, RunSpec};
 use serde::Deserialize;
 
 use super::{
@@ -15,11 +16,7 @@ use super::{
     compare::{Checksum, checksum, key_bias, relative},
     files::{self, Tensors},
 };
-use crate::{
-    block::{BlockError, Replica, evaluate::cross_entropy, shapes, sweep::Composed},
-    device::Device,
-    parameters::Quantity,
-};
+use crate::fixtures;
 
 #[derive(Deserialize)]
 #[allow(non_snake_case, reason = "the names of the file")]
@@ -88,6 +85,7 @@ pub(super) async fn check(
 ) -> Result<(), GoldenError> {
     let numbers: Numbers = files::json(source, &format!("{name}.json"))?;
     let c = &numbers.config;
+    let base = fixtures::block_run();
     let run = RunSpec {
         name: name.into(),
         model: ModelSpec {
@@ -101,19 +99,16 @@ pub(super) async fn check(
         optimizer: numbers.adamw.spec(),
         sequences: c.batch as u32,
         context: c.T as u32,
-        micro_batches: 1,
-        recompute: false,
-        wire: Encoding::F32,
-        moments: Moments::None,
-        blocks: Some(BlockSpec {
+        blocks: base.blocks.map(|blocks| BlockSpec {
             count: c.B,
             sigma_min: c.sigma_min,
             sigma_max: c.sigma_max,
             p_mean: c.p_mean,
             p_std: c.p_std,
             gamma: c.gamma,
-            delta: DeltaEncoding::F32,
+            ..blocks
         }),
+        ..base
     };
     let tensors = |part: &str| Tensors::open(source, &format!("{name}.{part}.safetensors"));
     let set = Set {
@@ -162,7 +157,7 @@ impl Set<'_> {
 
         let model = Composed::new(self.replicas()?).await.map_err(&failed)?;
         let z = model.noised(y, sigma, eps, self.shape());
-        let h0 = replica.entry(x, &z, sigma, self.shape()).await.map_err(&failed)?;
+        let h0 = replica.layer_input(x, &z, sigma, self.shape()).await.map_err(&failed)?;
         relative(report, "block: h0", &h0, self.train.floats(&format!("b{b}.h0"))?, t.entry, place);
         let (zhat, logits) = replica.outcome(x, &z, sigma, self.shape()).await.map_err(&failed)?;
         relative(
@@ -202,7 +197,7 @@ impl Set<'_> {
 
         let norm = replica.update(self.numbers.adamw.lr).await.map_err(&failed)?;
         report.note("block: norms", (norm - golden.grad_norm).abs(), t.norm * golden.grad_norm, place);
-        let clip = self.numbers.adamw.clip_scale(norm);
+        let clip = self.run.optimizer.clip_scale(norm);
         report.note(
             "block: clip factors",
             (clip - golden.clip_factor).abs(),

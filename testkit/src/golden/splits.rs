@@ -1,8 +1,7 @@
 //! Ways to cut a model into stages.
 
+use engine::gpt2::shapes;
 use protocol::spec::{Hop, ModelSpec, Part};
-
-use crate::gpt2::shapes;
 
 /// Which splits are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +17,7 @@ pub enum Splits {
 pub struct Scope {
     /// Most stages of a split, beside the undivided model.
     pub stages: u32,
+    /// Which of the splits into so many stages.
     pub splits: Splits,
     /// With activations kept, computed again, or both.
     pub recompute: Vec<bool>,

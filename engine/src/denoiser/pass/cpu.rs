@@ -25,7 +25,7 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    pub fn new(table: &[f32], width: usize) -> Self {
+    pub(crate) fn new(table: &[f32], width: usize) -> Self {
         let inverse: Vec<f32> = table
             .chunks_exact(width)
             .map(|row| 1.0 / row.iter().map(|x| x * x).sum::<f32>().sqrt())
@@ -42,7 +42,7 @@ impl Codes {
     }
 
     /// `z = codes[targets] + sigma * eps`, one sigma per sequence; [R, d].
-    pub fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], sizes: Sizes) -> Vec<f32> {
+    pub(crate) fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], sizes: Sizes) -> Vec<f32> {
         let d = sizes.width;
         let mut z = eps.to_vec();
         for (row, (z, &target)) in z.chunks_exact_mut(d).zip(targets).enumerate() {

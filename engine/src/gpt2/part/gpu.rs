@@ -35,7 +35,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    pub fn new(source: Source, sizes: Sizes, device: &Device) -> Self {
+    pub(crate) fn new(source: Source, sizes: Sizes, device: &Device) -> Self {
         let Sizes { sequences: n, tokens: t, width: d, .. } = sizes;
         match source {
             Source::Tokens(tokens) => Input::Tokens(ids(&tokens, [n, t], device)),

@@ -36,7 +36,7 @@ pub(super) enum Number {
 }
 
 impl Hidden {
-    pub fn new(values: Vec<f32>, sizes: Sizes, device: &Device) -> Self {
+    pub(super) fn new(values: Vec<f32>, sizes: Sizes, device: &Device) -> Self {
         match device {
             Device::Cpu => Hidden::Cpu(values),
             Device::Burn(device) => {
@@ -47,7 +47,7 @@ impl Hidden {
     }
 
     /// Each sequence's last token only, [N, 1, d].
-    pub fn last_tokens(self, sizes: Sizes) -> Self {
+    pub(super) fn last_tokens(self, sizes: Sizes) -> Self {
         let Sizes { tokens, width, .. } = sizes;
         match self {
             Hidden::Cpu(values) => {
@@ -58,7 +58,7 @@ impl Hidden {
         }
     }
 
-    pub async fn read(self) -> Result<Vec<f32>, StageError> {
+    pub(super) async fn read(self) -> Result<Vec<f32>, StageError> {
         match self {
             Hidden::Cpu(values) => Ok(values),
             Hidden::Burn(tensor) => read(tensor).await.map_err(StageError::Device),
@@ -67,7 +67,7 @@ impl Hidden {
 }
 
 impl Number {
-    pub async fn read(self) -> Result<f32, StageError> {
+    pub(super) async fn read(self) -> Result<f32, StageError> {
         match self {
             Number::Cpu(value) => Ok(value),
             Number::Burn(tensor) => {
@@ -87,7 +87,7 @@ pub(super) struct Pass<'a> {
 
 impl Pass<'_> {
     /// Hidden states after the part's last layer; nothing is kept.
-    pub fn infer(&self, source: Source, set: &ParameterSet) -> Result<Hidden, StageError> {
+    pub(super) fn infer(&self, source: Source, set: &ParameterSet) -> Result<Hidden, StageError> {
         match (set.store(), self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
                 Ok(Hidden::Cpu(cpu::infer(source, parameters, self.indices, self.sizes)))
@@ -101,7 +101,7 @@ impl Pass<'_> {
     }
 
     /// Hidden states after the part's last layer, for training.
-    pub fn forward(
+    pub(super) fn forward(
         &self,
         source: Source,
         set: &ParameterSet,
@@ -122,7 +122,7 @@ impl Pass<'_> {
     }
 
     /// Gradient of the input, None when that is tokens; adds to the parameters' gradients.
-    pub fn backward(
+    pub(super) fn backward(
         &self,
         dy: Hidden,
         kept: Kept,
@@ -143,7 +143,7 @@ impl Pass<'_> {
 
     /// Mean cross-entropy of the hidden states after the last layer and, in training, the gradient of
     /// `scale * mean` for them; adds to the head's gradients.
-    pub fn loss(
+    pub(super) fn loss(
         &self,
         hidden: Hidden,
         targets: &[u32],
@@ -166,7 +166,7 @@ impl Pass<'_> {
     }
 
     /// Logits [R, V] of the hidden states after the last layer.
-    pub async fn logits(&self, hidden: Hidden, set: &ParameterSet) -> Result<Vec<f32>, StageError> {
+    pub(super) async fn logits(&self, hidden: Hidden, set: &ParameterSet) -> Result<Vec<f32>, StageError> {
         match (set.store(), hidden) {
             (Store::Cpu(parameters), Hidden::Cpu(hidden)) => {
                 Ok(cpu::logits(&hidden, parameters, self.indices, self.sizes.width))
