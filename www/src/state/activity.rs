@@ -93,6 +93,10 @@ pub(crate) fn of_worker(worker: &WorkerView, phase: Phase, link: Link) -> Status
 pub(crate) enum Activity {
     /// Nobody pressed the button yet.
     Idle,
+    /// The page was reloaded; the device joins again by itself.
+    Rejoining {
+        in_seconds: f64,
+    },
     /// Loading the training program.
     Starting {
         slow: bool,
@@ -129,6 +133,7 @@ impl Activity {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Activity::Idle => "idle",
+            Activity::Rejoining { .. } => "rejoining",
             Activity::Starting { .. } => "starting",
             Activity::Connecting { .. } => "connecting",
             Activity::InRun(Status::Finished | Status::Stopped) | Activity::Over { .. } => "over",
@@ -168,6 +173,7 @@ pub(crate) fn of_session(session: &Session, phase: Option<Phase>, link: Link, no
             return Activity::Over { finished, took_part: true };
         }
         Stage::Idle => return Activity::Idle,
+        Stage::Rejoining { at } => return Activity::Rejoining { in_seconds: (at - now).max(0.0) },
         Stage::Starting => return Activity::Starting { slow },
         Stage::Connecting => return Activity::Connecting { slow },
         Stage::Reconnecting { at, reason } => {

@@ -175,3 +175,20 @@ fn times_are_kept_for_those_who_wait() {
     session.apply(SessionEvent::Over { reason: DrainReason::Finished }, 30.0);
     assert!(session.took_part());
 }
+
+#[test]
+fn a_reload_does_not_end_participation() {
+    let mut session = Session::default();
+    assert_eq!(session.takes_part(), None);
+    session.rejoin(10.0);
+    assert_eq!((session.stage.clone(), session.takes_part()), (Stage::Rejoining { at: 16.0 }, None));
+    assert!(!session.stage.is_active());
+    session.cancel();
+    assert_eq!(session.stage, Stage::Idle);
+    let mut session = session.starting(16.0);
+    assert_eq!(session.takes_part(), Some(true));
+    session.stop(20.0);
+    assert_eq!(session.takes_part(), Some(false));
+    session.apply(SessionEvent::Left, 21.0);
+    assert_eq!(session.takes_part(), Some(false));
+}
