@@ -2,35 +2,49 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Mean cross-entropies over held-out windows, in nats per token.
-///
-/// All but `local` and `scrambled` start from noise that knows nothing of the targets.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Scores {
-    /// One sweep through all blocks from one draw of noise: the headline.
-    pub one_draw: f64,
-    /// K, draws in `many_draws`.
-    pub draws: u32,
-    /// The probabilities of K sweeps, averaged.
-    pub many_draws: f64,
-    /// One sweep from zeros instead of noise.
-    pub from_zero: f64,
-    /// After each step of the sweep; the last is `one_draw`.
-    pub chain: Vec<f64>,
-    /// Each block alone, from noise at its step's sigma.
-    pub alone: Vec<f64>,
-    /// Each block on the noisy target itself, as in training. Leaky: the target shines through the noise.
-    pub local: Vec<f64>,
-    /// The same with the context of another sequence: what of `local` the leak alone gives.
-    pub scrambled: Vec<f64>,
+use crate::{
+    checked::{RuleResult, at_most, checked_struct, list, within},
+    limits,
+};
+
+/// A mean cross-entropy in nats.
+fn score(value: &f64) -> RuleResult {
+    within(-1e-3, 1e9)(value)
+}
+
+fn scores(value: &Vec<f64>) -> RuleResult {
+    list(limits::BLOCKS, score)(value)
+}
+
+checked_struct! {
+    /// Mean cross-entropies over held-out windows, in nats per token.
+    ///
+    /// All but `local` and `scrambled` start from noise that knows nothing of the targets.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+    pub struct Scores {
+        /// One sweep through all blocks from one draw of noise: the headline.
+        pub one_draw: f64 => score,
+        /// K, draws in `many_draws`.
+        pub draws: u32 => at_most(limits::DRAWS),
+        /// The probabilities of K sweeps, averaged.
+        pub many_draws: f64 => score,
+        /// One sweep from zeros instead of noise.
+        pub from_zero: f64 => score,
+        /// After each step of the sweep; the last is `one_draw`.
+        pub chain: Vec<f64> => scores,
+        /// Each block alone, from noise at its step's sigma.
+        pub alone: Vec<f64> => scores,
+        /// Each block on the noisy target itself, as in training. Leaky: the target is part of the input.
+        pub local: Vec<f64> => scores,
+        /// The same with the context of another sequence: what of `local` the leak alone gives.
+        pub scrambled: Vec<f64> => scores,
+    }
 }
 
 impl Scores {
-    /// Whether every number is finite.
-    pub fn is_finite(&self) -> bool {
-        let Scores { one_draw, draws: _, many_draws, from_zero, chain, alone, local, scrambled } = self;
-        let lists = chain.iter().chain(alone).chain(local).chain(scrambled);
-        [one_draw, many_draws, from_zero].into_iter().chain(lists).all(|score| score.is_finite())
+    /// Whether every list has one score for each of so many blocks.
+    pub fn is_of_blocks(&self, blocks: usize) -> bool {
+        [&self.chain, &self.alone, &self.local, &self.scrambled].iter().all(|list| list.len() == blocks)
     }
 
     /// Mean of several batches' scores; None if there are none, or if they are of different models.

@@ -4,28 +4,28 @@
 //! u8 version | u32le header length (<= 64 KiB) | postcard header | payload
 //! ```
 //!
-//! The header is a [`Message`]. The payload belongs to its tensor and is empty for every other message.
+//! The header is a [`FromWorker`](crate::message::FromWorker) on the way to the coordinator and a
+//! [`ToWorker`](crate::message::ToWorker) on the way to a worker. The payload belongs to its tensor and is empty for most
+//! messages.
 //! [`decode`] looks at the header alone and borrows the payload, so that a relay can check a frame against
 //! the plan and forward the very bytes it came in; the receiver verifies the payload when it decodes it
 //! with [`crate::tensor::decode_floats`] or [`crate::tensor::decode_tokens`].
 
 use crate::{
     VERSION,
-    limits::LimitError,
-    message::Message,
+    checked::FieldError,
+    limits::HEADER_BYTES,
+    message::{FrameHeader, Payload},
     refusal::Refusal,
     tensor::{MAX_ELEMENTS, MetaError},
 };
-
-/// Largest header, in bytes.
-pub const MAX_HEADER: usize = 64 << 10;
 
 /// Largest payload, in bytes: [`MAX_ELEMENTS`] f32. An activation of GPT-2 medium (N 8, T 1024, d 1024)
 /// takes half of it.
 pub const MAX_PAYLOAD: usize = 64 << 20;
 
 /// Largest frame, in bytes: the limit to set on WebSocket messages.
-pub const MAX_FRAME: usize = PREFIX + MAX_HEADER + MAX_PAYLOAD;
+pub const MAX_FRAME: usize = PREFIX + HEADER_BYTES + MAX_PAYLOAD;
 
 /// Most memory [`decode`] holds at any time, in bytes, whatever the frame claims.
 ///
@@ -40,8 +40,10 @@ const _: () = assert!(MAX_PAYLOAD as u64 == MAX_ELEMENTS * 4);
 
 /// A decoded frame. The payload is still encoded, and part of the bytes that were decoded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame<'a> {
-    pub message: Message,
+pub struct Frame<'a, M> {
+    /// The header.
+    pub message: M,
+    /// What follows it.
     pub payload: &'a [u8],
 }
 
@@ -56,7 +58,7 @@ pub enum FrameError {
     Truncated { part: &'static str, bytes: usize },
     #[error("the frame is {bytes} bytes long: at most {MAX_FRAME} are allowed")]
     Oversized { bytes: usize },
-    #[error("the header is {bytes} bytes long: at most {MAX_HEADER} are allowed")]
+    #[error("the header is {bytes} bytes long: at most {HEADER_BYTES} are allowed")]
     HeaderOversized { bytes: usize },
     #[error("the header is not a message of protocol version {VERSION}: {0}")]
     Header(postcard::Error),
@@ -69,7 +71,7 @@ pub enum FrameError {
     #[error("{message} is malformed: {source}")]
     Tensor { message: &'static str, source: MetaError },
     #[error(transparent)]
-    Limit(#[from] LimitError),
+    Field(#[from] FieldError),
 }
 
 impl From<FrameError> for Refusal {
@@ -79,7 +81,7 @@ impl From<FrameError> for Refusal {
             FrameError::Oversized { bytes } => {
                 Refusal::Oversized { bytes: bytes as u64, limit: MAX_FRAME as u64 }
             }
-            // No error quotes text of the frame, so the detail stays within its own limit.
+            // No error quotes a text of the frame, so the detail stays within its own limit.
             other => Refusal::Malformed { detail: other.to_string() },
         }
     }
@@ -89,13 +91,13 @@ impl From<FrameError> for Refusal {
 ///
 /// # Errors
 /// Whatever [`decode`] would refuse in the frame.
-pub fn encode(message: &Message, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+pub fn encode(message: &impl FrameHeader, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     check(message, payload)?;
     let mut frame = Vec::with_capacity(PREFIX + 128 + payload.len());
     frame.extend([VERSION, 0, 0, 0, 0]);
     let mut frame = postcard::to_extend(message, frame).map_err(FrameError::Header)?;
     let header = frame.len() - PREFIX;
-    if header > MAX_HEADER {
+    if header > HEADER_BYTES {
         return Err(FrameError::HeaderOversized { bytes: header });
     }
     frame[1..PREFIX].copy_from_slice(&(header as u32).to_le_bytes());
@@ -111,7 +113,7 @@ pub fn encode(message: &Message, payload: &[u8]) -> Result<Vec<u8>, FrameError> 
 /// Another version, a frame or header that is too long or too short, a header that is not exactly one
 /// message, texts or lists beyond [`crate::limits`], a payload without a tensor, or a tensor whose shape,
 /// encoding, declared and real length disagree or exceed the limits.
-pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+pub fn decode<M: FrameHeader>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
     let truncated = |part| FrameError::Truncated { part, bytes: bytes.len() };
     // The version comes first: other versions may count differently.
     let (&version, rest) = bytes.split_first().ok_or(truncated("version"))?;
@@ -123,11 +125,11 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     }
     let (length, rest) = rest.split_first_chunk::<4>().ok_or(truncated("header length"))?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER {
+    if length > HEADER_BYTES {
         return Err(FrameError::HeaderOversized { bytes: length });
     }
     let (header, payload) = rest.split_at_checked(length).ok_or(truncated("header"))?;
-    let (message, trailing): (Message, _) = postcard::take_from_bytes(header).map_err(FrameError::Header)?;
+    let (message, trailing): (M, _) = postcard::take_from_bytes(header).map_err(FrameError::Header)?;
     if !trailing.is_empty() {
         return Err(FrameError::TrailingHeader { message: message.name(), bytes: trailing.len() });
     }
@@ -136,24 +138,20 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
 }
 
 /// What must hold on both sides of the wire.
-fn check(message: &Message, payload: &[u8]) -> Result<(), FrameError> {
-    message.check_limits()?;
+fn check(message: &impl FrameHeader, payload: &[u8]) -> Result<(), FrameError> {
+    message.check()?;
     let name = message.name();
-    let Some(frame) = message.tensor() else {
-        let padding = message.padding();
-        return match payload.len() {
-            bytes if bytes as u64 == u64::from(padding) => Ok(()),
-            bytes if padding == 0 => Err(FrameError::UnexpectedPayload { message: name, bytes }),
-            actual => Err(FrameError::PayloadLength { message: name, declared: padding.into(), actual }),
-        };
+    let declared = match message.payload() {
+        Payload::None if payload.is_empty() => return Ok(()),
+        Payload::None => return Err(FrameError::UnexpectedPayload { message: name, bytes: payload.len() }),
+        Payload::Padding(bytes) => u64::from(bytes),
+        Payload::Tensor(tensor) => {
+            tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;
+            tensor.bytes
+        }
     };
-    frame.tensor.check().map_err(|source| FrameError::Tensor { message: name, source })?;
-    if frame.tensor.bytes != payload.len() as u64 {
-        return Err(FrameError::PayloadLength {
-            message: name,
-            declared: frame.tensor.bytes,
-            actual: payload.len(),
-        });
+    if declared != payload.len() as u64 {
+        return Err(FrameError::PayloadLength { message: name, declared, actual: payload.len() });
     }
     Ok(())
 }

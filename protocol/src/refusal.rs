@@ -1,6 +1,13 @@
 //! Why the coordinator turns a frame or a worker away. A person reads the words, a program the variant.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    checked::{Checked, RuleResult, text},
+    limits::{LABEL, SENTENCE},
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
@@ -42,6 +49,45 @@ impl Refusal {
             Refusal::RunOver => "run_over",
             Refusal::Removed => "removed",
             Refusal::LeaseEnded { .. } => "lease_ended",
+        }
+    }
+
+    /// How long to wait before connecting again; None: trying again is of no use.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            // Somebody may leave.
+            Refusal::Full { .. } => Some(Duration::from_secs(30)),
+            // The device slept, or its network was gone, and it is back.
+            Refusal::LeaseEnded { .. } => Some(Duration::ZERO),
+            Refusal::Version { .. }
+            | Refusal::Malformed { .. }
+            | Refusal::Oversized { .. }
+            | Refusal::Unexpected { .. }
+            | Refusal::NotInPlan { .. }
+            | Refusal::BadProfile { .. }
+            | Refusal::RunOver
+            | Refusal::Removed => None,
+        }
+    }
+}
+
+impl Checked for Refusal {
+    fn check(&self) -> RuleResult {
+        let named = |name: &str, rule: RuleResult| rule.map_err(|error| error.within(name));
+        match self {
+            Refusal::Malformed { detail } | Refusal::BadProfile { detail } => {
+                named("detail", text(SENTENCE)(detail))
+            }
+            Refusal::Unexpected { message, detail } | Refusal::NotInPlan { message, detail } => {
+                named("message", text(LABEL)(message))?;
+                named("detail", text(SENTENCE)(detail))
+            }
+            Refusal::Version { theirs: _, ours: _ }
+            | Refusal::Oversized { bytes: _, limit: _ }
+            | Refusal::Full { workers: _ }
+            | Refusal::RunOver
+            | Refusal::Removed
+            | Refusal::LeaseEnded { seconds: _ } => Ok(()),
         }
     }
 }

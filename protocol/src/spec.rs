@@ -2,7 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{blob::BlobRef, delta::DeltaEncoding, tensor::Encoding};
+use crate::{
+    blob::BlobRef,
+    checked::{
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, text,
+        within,
+    },
+    delta::DeltaEncoding,
+    limits,
+    tensor::Encoding,
+};
+
+/// Largest dimension of anything in a model.
+const LARGEST_SIZE: u64 = 1 << 24;
+
+discrete!(Encoding, Moments, DeltaEncoding);
 
 /// Where a worker computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,73 +28,89 @@ pub enum Backend {
     WebGpu,
 }
 
-/// A GPT-2: pre-LN, learned positions, causal attention, tanh GELU, MLP of 4d, layer norm epsilon 1e-5.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelSpec {
-    /// V, rows of the token table and of the LM head.
-    pub vocabulary: u32,
-    /// Rows of the position table; the longest sequence the model can read.
-    pub positions: u32,
-    /// d, features per position.
-    pub width: u32,
-    /// Attention heads; divides `width`.
-    pub heads: u32,
-    pub layers: u32,
-    /// Use the token table as LM head too.
-    pub tie_embeddings: bool,
+checked_struct! {
+    /// A GPT-2: pre-LN, learned positions, causal attention, tanh GELU, MLP of 4d, layer norm epsilon 1e-5.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ModelSpec {
+        /// V, rows of the token table and of the LM head.
+        pub vocabulary: u32 => at_most(LARGEST_SIZE),
+        /// Rows of the position table; the longest sequence the model can read.
+        pub positions: u32 => at_most(LARGEST_SIZE),
+        /// d, features per position.
+        pub width: u32 => at_most(LARGEST_SIZE),
+        /// Attention heads; divides `width`.
+        pub heads: u32 => at_most(LARGEST_SIZE),
+        pub layers: u32 => at_most(limits::HOPS as u64),
+        /// Use the token table as LM head too.
+        pub tie_embeddings: bool => any,
+    }
 }
 
-/// AdamW with decoupled weight decay on tensors of two or more dimensions, after clipping by the global norm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OptimizerSpec {
-    pub beta1: f64,
-    pub beta2: f64,
-    pub epsilon: f64,
-    pub weight_decay: f64,
-    /// Largest global norm of the gradients.
-    pub clip_norm: f64,
+checked_struct! {
+    /// AdamW with decoupled weight decay on tensors of two or more dimensions, after clipping by the global norm.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct OptimizerSpec {
+        pub beta1: f64 => within(0.0, 1.0),
+        pub beta2: f64 => within(0.0, 1.0),
+        pub epsilon: f64 => within(0.0, 1.0),
+        pub weight_decay: f64 => within(0.0, 1e6),
+        /// Largest global norm of the gradients.
+        pub clip_norm: f64 => within(0.0, f64::MAX),
+    }
 }
 
-/// What a worker must know of the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunSpec {
-    pub name: String,
-    pub model: ModelSpec,
-    pub optimizer: OptimizerSpec,
-    /// N, sequences in a micro-batch.
-    pub sequences: u32,
-    /// T, tokens in a sequence.
-    pub context: u32,
-    /// M, micro-batches in a step; 0 before it has been chosen.
-    pub micro_batches: u32,
-    /// Keep only a stage's inputs and compute its forward again in the backward pass.
-    pub recompute: bool,
-    /// Encoding of activations and gradients on the wire.
-    pub wire: Encoding,
-    /// What snapshots keep of AdamW's moments.
-    pub moments: Moments,
-    /// None in pipeline mode.
-    pub blocks: Option<BlockSpec>,
+impl OptimizerSpec {
+    /// Factor for gradients of this global norm: `min(1, clip_norm / (norm + 1e-6))`, as PyTorch's
+    /// `clip_grad_norm_` has it.
+    pub fn clip_scale(&self, norm: f64) -> f64 {
+        (self.clip_norm / (norm + 1e-6)).min(1.0)
+    }
 }
 
-/// Block mode: the model's layers in B denoisers, each trained on noise of its own range.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BlockSpec {
-    /// B; divides the model's layers.
-    pub count: u32,
-    /// Ends of the whole range of sigma, the standard deviation of the noise.
-    pub sigma_min: f64,
-    pub sigma_max: f64,
-    /// Mean and standard deviation of ln(sigma), by which the range is cut into blocks.
-    pub p_mean: f64,
-    pub p_std: f64,
-    /// How far a block's training range reaches into its neighbours': by the factor (hi / lo)^gamma at either end.
-    pub gamma: f64,
-    /// Encoding of what workers send back.
-    pub delta: DeltaEncoding,
+checked_struct! {
+    /// What a worker must know of the run.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct RunSpec {
+        pub name: String => text(limits::NAME),
+        pub model: ModelSpec => nested,
+        pub optimizer: OptimizerSpec => nested,
+        /// N, sequences in a micro-batch.
+        pub sequences: u32 => at_most(LARGEST_SIZE),
+        /// T, tokens in a sequence.
+        pub context: u32 => at_most(LARGEST_SIZE),
+        /// M, micro-batches in a step; 0 before it has been chosen.
+        pub micro_batches: u32 => at_most(limits::LOSSES as u64),
+        /// Keep only a stage's inputs and compute its forward again in the backward pass.
+        pub recompute: bool => any,
+        /// Encoding of activations and gradients on the wire.
+        pub wire: Encoding => any,
+        /// What snapshots keep of AdamW's moments.
+        pub moments: Moments => any,
+        /// None in pipeline mode.
+        pub blocks: Option<BlockSpec> => optional(nested),
+    }
+}
+
+checked_struct! {
+    /// Block mode: the model's layers in B denoisers, each trained on noise of its own range.
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct BlockSpec {
+        /// B; divides the model's layers.
+        pub count: u32 => at_most(limits::BLOCKS as u64),
+        /// Ends of the whole range of sigma, the standard deviation of the noise.
+        pub sigma_min: f64 => within(0.0, 1e9),
+        pub sigma_max: f64 => within(0.0, 1e9),
+        /// Mean and standard deviation of ln(sigma), by which the range is cut into blocks.
+        pub p_mean: f64 => within(-1e3, 1e3),
+        pub p_std: f64 => within(0.0, 1e3),
+        /// How far a block's training range reaches into its neighbours': by the factor (hi / lo)^gamma at either end.
+        pub gamma: f64 => within(0.0, 1e3),
+        /// Encoding of what workers send back.
+        pub delta: DeltaEncoding => any,
+    }
 }
 
 /// What a snapshot keeps of the optimizer's state.
@@ -96,24 +126,28 @@ pub enum Moments {
     None,
 }
 
-/// A contiguous part of the model: layers `first_layer..end_layer`, with the embedding before them
-/// or the final norm, LM head and loss after them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Part {
-    pub embedding: bool,
-    pub first_layer: u32,
-    pub end_layer: u32,
-    pub head: bool,
+checked_struct! {
+    /// A contiguous part of the model: layers `first_layer..end_layer`, with the embedding before them
+    /// or the final norm, LM head and loss after them.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub struct Part {
+        pub embedding: bool => any,
+        pub first_layer: u32 => at_most(limits::HOPS as u64),
+        pub end_layer: u32 => at_most(limits::HOPS as u64),
+        pub head: bool => any,
+    }
 }
 
-/// A part's place on the way through the plan.
-///
-/// With untied embeddings each worker holds one hop. With tied ones the first worker also holds the
-/// last hop, the head, so that the one table never leaves it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Hop {
-    pub index: u32,
-    pub part: Part,
+checked_struct! {
+    /// A part's place on the way through the plan.
+    ///
+    /// With untied embeddings each worker holds one hop. With tied ones the first worker also holds the
+    /// last hop, the head, so that the one table never leaves it.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub struct Hop {
+        pub index: u32 => at_most(limits::HOPS as u64),
+        pub part: Part => nested,
+    }
 }
 
 /// Where a stage's weights come from.
@@ -125,19 +159,30 @@ pub enum WeightSource {
     Snapshot(Vec<BlobRef>),
 }
 
-/// A worker's share of one plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Assignment {
-    pub epoch: u64,
-    /// This worker's hops, ascending.
-    pub hops: Vec<Hop>,
-    /// Hops in the whole plan.
-    pub hop_count: u32,
-    /// Optimizer steps the weights have seen; the next step's number.
-    pub first_step: u64,
-    /// M of this plan.
-    pub micro_batches: u32,
-    /// Most micro-batches this worker may have between forward and backward.
-    pub window: u32,
-    pub weights: WeightSource,
+checked_struct! {
+    /// A worker's share of one plan.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Assignment {
+        pub epoch: u64 => counter,
+        /// This worker's hops, ascending.
+        pub hops: Vec<Hop> => list(limits::HOPS, nested),
+        /// Hops in the whole plan.
+        pub hop_count: u32 => at_most(limits::HOPS as u64),
+        /// Optimizer steps the weights have seen; the next step's number.
+        pub first_step: u64 => counter,
+        /// M of this plan.
+        pub micro_batches: u32 => at_most(limits::LOSSES as u64),
+        /// Most micro-batches this worker may have between forward and backward.
+        pub window: u32 => at_most(limits::LOSSES as u64),
+        pub weights: WeightSource => nested,
+    }
+}
+
+impl Checked for WeightSource {
+    fn check(&self) -> RuleResult {
+        match self {
+            WeightSource::Seed(_) => Ok(()),
+            WeightSource::Snapshot(blobs) => list(limits::BLOBS, nested)(blobs),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     evaluation::Scores,
-    message::{LinkSpeed, Timings, Vitals, WorkerKind},
+    message::{DeviceStatus, LinkSpeed, Timings, WorkerKind},
     spec::{Backend, Hop, RunSpec},
 };
 
@@ -55,7 +55,7 @@ pub struct WorkerView {
     /// What its plan says the stage takes, in bytes; 0 without one.
     pub stage_bytes: u64,
     /// As of its last step.
-    pub vitals: Vitals,
+    pub status: DeviceStatus,
     /// Its parts of the model; empty for a spare.
     pub hops: Vec<Hop>,
     /// Where its time went in the last step, in seconds.

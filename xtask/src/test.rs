@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{pages, process, setup, workspace::Workspace};
+use crate::{bundle, pages, process, setup, workspace::Workspace};
 
 /// The package whose tests start real processes and real browsers.
 const END_TO_END: &str = "tests";
@@ -17,6 +17,11 @@ const GOLDEN: &str = "engine/golden";
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
+/// Runs all stages up to the first that fails, and prints what each took.
+///
+/// # Errors
+///
+/// The stage that failed, and why.
 pub fn test(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
     let result = stages(workspace, &mut report);
@@ -52,8 +57,9 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.stage("browser tests", || {
         let mut command = workspace.cargo_web();
         command
-            .args(["test", "--release", "--target", "wasm32-unknown-unknown"])
-            .args(["--package", "wasm-worker", "--test", "golden"])
+            .arg("test")
+            .args(bundle::BROWSER_BUILD)
+            .args(["--test", "golden"])
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner")
             .env("WASM_BINDGEN_TEST_TIMEOUT", BROWSER_TIMEOUT);
         process::run(browser_environment(&mut command, &browser))

@@ -127,6 +127,14 @@ pub fn decode_tokens(meta: &TensorMeta, payload: &[u8]) -> Result<Vec<u32>, Code
     }
 }
 
+/// Holds a payload against its description without decoding it: length and checksum.
+///
+/// # Errors
+/// A `meta` that fails [`TensorMeta::check`], or a payload of another length or checksum.
+pub fn verify(meta: &TensorMeta, payload: &[u8]) -> Result<(), CodecError> {
+    check_payload(meta, payload).map(|_| ())
+}
+
 /// Errs on the first NaN or infinity.
 pub(super) fn check_finite(values: &[f32]) -> Result<(), CodecError> {
     // Without an early exit the compiler makes vector instructions of this; failures are rare.

@@ -1,0 +1,120 @@
+//! What comes between two steps: the end, another plan, a pause, or the next step.
+
+use protocol::{
+    message::{Address, DrainReason, Pass},
+    view::Phase,
+};
+
+use super::{Action, Activity, Half, Pipeline, planning::plural, step::StepInProgress};
+use crate::core::{Turn, end};
+
+impl Pipeline {
+    /// Whether everything up to here is in a snapshot, or there is nothing to save.
+    fn is_saved(&self) -> bool {
+        self.snapshot.as_ref().map_or(0, |manifest| manifest.steps_done) == self.steps_done
+    }
+
+    /// Whether a snapshot of the weights as they are is on its way.
+    fn is_saving(&self) -> bool {
+        self.collecting.is_some() || self.writing.is_some()
+    }
+
+    pub(super) fn hold(&mut self) {
+        if let Some(in_force) = &mut self.in_force {
+            in_force.activity = Activity::Holding;
+        }
+    }
+
+    /// Decides what comes next; false when something must come first.
+    pub(super) fn boundary(&mut self, turn: &mut Turn<'_, Action>) -> bool {
+        let finished = self.steps_done >= turn.core.settings.steps;
+        if finished && self.pending_point.is_some() {
+            // The last weights are measured before the run is over.
+            return self.open_step(turn);
+        }
+        if finished || turn.core.stopping {
+            return self.boundary_at_the_end(turn, finished);
+        }
+        if let Some(why) = self.replan.clone() {
+            return self.boundary_before_another_plan(turn, why);
+        }
+        if let Some((phase, words)) = turn.core.held() {
+            turn.enter(phase, words);
+            return false;
+        }
+        self.open_step(turn)
+    }
+
+    fn boundary_at_the_end(&mut self, turn: &mut Turn<'_, Action>, finished: bool) -> bool {
+        if self.is_saved() {
+            if finished {
+                end(self, turn, DrainReason::Finished, "all steps are done");
+            } else {
+                end(self, turn, DrainReason::Stopped, "stopped by the organizer");
+            }
+            return false;
+        }
+        if self.is_saving() {
+            let words = match &self.snapshot_fault {
+                Some(fault) => format!("held: {fault}"),
+                None => "saving the last weights".into(),
+            };
+            turn.explain(words);
+            return false;
+        }
+        if finished {
+            // The last snapshot came to nothing: its step is done again from the one before.
+            self.discard_plan(turn, "the last snapshot could not be completed".into());
+            return true;
+        }
+        // Stopped at a boundary whose weights nobody was asked for: one more step asks.
+        self.open_step(turn)
+    }
+
+    fn boundary_before_another_plan(&mut self, turn: &mut Turn<'_, Action>, why: String) -> bool {
+        if self.is_saved() {
+            self.replan = None;
+            // Whoever made it worth while may have left meanwhile.
+            if let Some(plan) = self.better_plan(turn) {
+                self.put_in_force(turn, plan, why);
+            }
+            return true;
+        }
+        if self.is_saving() {
+            turn.explain("saving the weights before the model is split anew");
+            return false;
+        }
+        // Decided too late for a snapshot at this boundary; the next step takes one.
+        self.open_step(turn)
+    }
+
+    fn open_step(&mut self, turn: &mut Turn<'_, Action>) -> bool {
+        self.progressed = turn.now;
+        self.finding_owing = false;
+        let settings = &turn.core.settings;
+        let step = self.steps_done;
+        let validation = if self.pending_point.is_some() { settings.validation_batches } else { 0 };
+        let training = step < settings.steps;
+        let micro_batches = if training { settings.run.micro_batches } else { 0 };
+        let Some(in_force) = &mut self.in_force else { return false };
+        let (Some(first), Some(last)) = (in_force.plan.first(), in_force.plan.last()) else { return false };
+        let last_hop = in_force.plan.holders.len() as u32 - 1;
+        in_force.activity = Activity::Stepping(if training {
+            StepInProgress::train(step, turn.now, &in_force.plan.workers(), validation)
+        } else {
+            StepInProgress::validate_only(step, turn.now, validation)
+        });
+        let stages = in_force.plan.stages.len();
+        turn.act(Action::OpenStep { step });
+        let passes = (0..validation)
+            .map(|batch| Pass::Validate { batch })
+            .chain((0..micro_batches).map(|micro_batch| Pass::Train { micro_batch }));
+        for pass in passes {
+            let to = |hop| Address { epoch: self.epoch, step, pass, hop };
+            turn.act(Action::SendBatch { worker: last, to: to(last_hop), half: Half::Targets });
+            turn.act(Action::SendBatch { worker: first, to: to(0), half: Half::Inputs });
+        }
+        turn.enter(Phase::Training, format!("training on {stages} worker{}", plural(stages)));
+        true
+    }
+}

@@ -1,0 +1,297 @@
+//! The workers that are connected, and what is known of each.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use protocol::{
+    message::{DeviceStatus, Hello, PassSeconds, Profile, Timings},
+    refusal::Refusal,
+    spec::Hop,
+    view::{WorkerState, WorkerView},
+    worker_id::WorkerId,
+};
+
+use crate::pipeline::plan::Measured;
+
+/// What is known of a connected worker.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    hello: Hello,
+    /// None until it has measured itself.
+    pub profile: Option<Profile>,
+    last_heard: Duration,
+    round_trip: Option<Duration>,
+    /// Steps take this many times as long as the profile promises.
+    pub pace: f64,
+    /// When it was last asked to measure itself.
+    pub benchmarked: Duration,
+    /// Where its time went in its last step or round.
+    pub timings: Timings,
+    /// As of its last step or round.
+    pub status: DeviceStatus,
+    /// Micro-batches of finished steps it took part in.
+    pub accepted_micro_batches: u64,
+    /// Faults that counted against it, less those it has been forgiven.
+    faults: u32,
+    /// It is given no work before this time.
+    suspended_until: Option<Duration>,
+    /// Faults of which it held no part.
+    unfounded: u32,
+}
+
+/// How long a worker is given no work after its first fault; twice as long after each further one.
+const SUSPENSION: Duration = Duration::from_secs(10);
+/// Longest suspension.
+const LONGEST_SUSPENSION: Duration = Duration::from_secs(600);
+/// A worker that sends so many faults without holding a part is turned away.
+const MOST_UNFOUNDED: u32 = 3;
+/// A worker's claim of its speed counts only up to this many times the median of the others'.
+const FASTER_THAN_PEERS: f64 = 50.0;
+
+/// Weight of the newest step in a worker's pace.
+const PACE_WEIGHT: f64 = 0.4;
+
+/// Connected workers by number, which is the order of joining.
+#[derive(Debug, Clone, Default)]
+pub struct Roster {
+    workers: BTreeMap<WorkerId, Worker>,
+}
+
+impl Worker {
+    fn is_suspended(&self, now: Duration) -> bool {
+        self.suspended_until.is_some_and(|until| until > now)
+    }
+}
+
+impl Roster {
+    /// Adds a worker.
+    pub fn join(&mut self, id: WorkerId, hello: Hello, now: Duration) {
+        let worker = Worker {
+            hello,
+            profile: None,
+            last_heard: now,
+            round_trip: None,
+            pace: 1.0,
+            benchmarked: now,
+            timings: Timings::default(),
+            status: DeviceStatus::default(),
+            accepted_micro_batches: 0,
+            faults: 0,
+            suspended_until: None,
+            unfounded: 0,
+        };
+        self.workers.insert(id, worker);
+    }
+
+    /// Something came from the worker.
+    pub fn heard(&mut self, id: WorkerId, now: Duration) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.last_heard = now;
+        }
+    }
+
+    /// A ping came back.
+    pub fn pinged(&mut self, id: WorkerId, round_trip: Duration) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.round_trip = Some(round_trip);
+        }
+    }
+
+    /// The worker has measured itself.
+    pub fn profiled(&mut self, id: WorkerId, profile: Profile) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.profile = Some(profile);
+            worker.pace = 1.0;
+        }
+    }
+
+    /// The coordinator stood still for so long: nobody's silence in that time counts.
+    pub fn forgive(&mut self, time: Duration) {
+        for worker in self.workers.values_mut() {
+            worker.last_heard += time;
+        }
+    }
+
+    /// Gives a worker no work for a while, longer with each further fault.
+    pub fn suspend(&mut self, id: WorkerId, now: Duration) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            let length = SUSPENSION.saturating_mul(1 << worker.faults.min(16)).min(LONGEST_SUSPENSION);
+            worker.faults += 1;
+            worker.suspended_until = Some(now + length);
+        }
+    }
+
+    /// Forgives a fault of workers that have done what they should.
+    pub fn trust(&mut self, ids: impl IntoIterator<Item = WorkerId>) {
+        for id in ids {
+            if let Some(worker) = self.workers.get_mut(&id) {
+                worker.faults = worker.faults.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Whether a worker is given no work at the moment.
+    pub fn is_suspended(&self, id: WorkerId, now: Duration) -> bool {
+        self.workers.get(&id).is_some_and(|worker| worker.is_suspended(now))
+    }
+
+    /// Workers that are given no work at the moment.
+    pub fn suspended(&self, now: Duration) -> usize {
+        self.workers.values().filter(|worker| worker.is_suspended(now)).count()
+    }
+
+    /// When the next suspension ends.
+    pub fn next_return(&self, now: Duration) -> Option<Duration> {
+        self.workers.values().filter_map(|worker| worker.suspended_until).filter(|until| *until > now).min()
+    }
+
+    /// Notes a fault of a worker that holds nothing which could have failed.
+    ///
+    /// # Errors
+    /// The refusal with which it is turned away, after a few.
+    pub fn unfounded_fault(&mut self, id: WorkerId, detail: String) -> Result<(), Refusal> {
+        let Some(worker) = self.workers.get_mut(&id) else { return Ok(()) };
+        worker.unfounded += 1;
+        if worker.unfounded < MOST_UNFOUNDED {
+            return Ok(());
+        }
+        Err(Refusal::Unexpected { message: "Fault".into(), detail })
+    }
+
+    /// Removes a worker; whether it was there.
+    pub fn leave(&mut self, id: WorkerId) -> bool {
+        self.workers.remove(&id).is_some()
+    }
+
+    /// A worker.
+    pub fn get(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(&id)
+    }
+
+    /// A worker, to be changed.
+    pub fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.workers.get_mut(&id)
+    }
+
+    /// Whether a worker is there.
+    pub fn contains(&self, id: WorkerId) -> bool {
+        self.workers.contains_key(&id)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Whether nobody is there.
+    pub fn is_empty(&self) -> bool {
+        self.workers.is_empty()
+    }
+
+    /// All, in the order of joining.
+    pub fn ids(&self) -> Vec<WorkerId> {
+        self.workers.keys().copied().collect()
+    }
+
+    /// Workers that have measured themselves and are not suspended, in the order of joining, as their last steps were.
+    /// Nobody counts as more than [`FASTER_THAN_PEERS`] times as fast as the median of all.
+    pub fn measured(&self, now: Duration) -> Vec<Measured> {
+        let mut layers: Vec<f64> = self
+            .workers
+            .values()
+            .filter_map(|worker| Some(worker.profile.as_ref()?.layer.total() * worker.pace))
+            .collect();
+        layers.sort_by(f64::total_cmp);
+        let least = layers.get(layers.len() / 2).map_or(0.0, |median| median / FASTER_THAN_PEERS);
+        self.workers
+            .iter()
+            .filter(|(_, worker)| !worker.is_suspended(now))
+            .filter_map(|(id, worker)| {
+                let profile = worker.profile.as_ref()?;
+                let bound = (least / (profile.layer.total() * worker.pace)).max(1.0);
+                let factor = worker.pace * bound;
+                let scaled = |promised: PassSeconds| PassSeconds {
+                    forward: promised.forward * factor,
+                    backward: promised.backward * factor,
+                };
+                Some(Measured {
+                    worker: *id,
+                    layer: scaled(profile.layer),
+                    embedding: scaled(profile.embedding),
+                    head_seconds: profile.head_seconds * factor,
+                    memory_bytes: profile.memory_bytes,
+                    link: profile.link,
+                })
+            })
+            .collect()
+    }
+
+    /// How many have measured themselves, suspended or not.
+    pub fn profiled_count(&self) -> usize {
+        self.workers.values().filter(|worker| worker.profile.is_some()).count()
+    }
+
+    /// How many times as long everybody's steps take as promised.
+    pub fn paces(&self) -> BTreeMap<WorkerId, f64> {
+        self.workers.iter().map(|(id, w)| (*id, w.pace)).collect()
+    }
+
+    /// Note what a step of training took a worker, where `expected` seconds of computing would be as measured.
+    pub fn timed(&mut self, id: WorkerId, timings: Timings, expected: f64) {
+        let Some(w) = self.workers.get_mut(&id) else { return };
+        // Measured with the pace so far: what is left is the correction of it.
+        let correction = (timings.forward + timings.backward) / expected;
+        if correction.is_finite() && correction > 0.0 {
+            w.pace *= correction.powf(PACE_WEIGHT);
+        }
+    }
+
+    /// Workers last asked to measure themselves longer ago than `after`.
+    pub fn to_measure_again(&self, now: Duration, after: Duration) -> Vec<WorkerId> {
+        let due = |w: &Worker| w.profile.is_some() && now.saturating_sub(w.benchmarked) > after;
+        self.workers.iter().filter(|(_, w)| due(w)).map(|(id, _)| *id).collect()
+    }
+
+    /// Workers not heard from for longer than `lease`.
+    pub fn silent(&self, now: Duration, lease: Duration) -> Vec<WorkerId> {
+        let late = |w: &Worker| now.saturating_sub(w.last_heard) > lease;
+        self.workers.iter().filter(|(_, w)| late(w)).map(|(id, _)| *id).collect()
+    }
+
+    /// What the pages show; `holding` tells a worker's state, hops and bytes in the plan.
+    pub fn views(
+        &self,
+        now: Duration,
+        holding: impl Fn(WorkerId) -> (WorkerState, Vec<Hop>, u64),
+    ) -> Vec<WorkerView> {
+        self.workers
+            .iter()
+            .map(|(id, w)| {
+                let (state, hops, stage_bytes) = match &w.profile {
+                    None => (WorkerState::Benchmarking, vec![], 0),
+                    Some(_) => holding(*id),
+                };
+                let profile = w.profile.as_ref();
+                WorkerView {
+                    id: id.0,
+                    name: w.hello.name.clone(),
+                    kind: w.hello.kind,
+                    state,
+                    backend: profile.map(|p| p.backend),
+                    device: profile.map(|p| p.device.clone()).unwrap_or_default(),
+                    layer_seconds: profile.map_or(0.0, |p| p.layer.total()),
+                    pace: w.pace,
+                    link: profile.and_then(|p| p.link),
+                    stage_bytes,
+                    status: w.status,
+                    memory_bytes: profile.map_or(0, |p| p.memory_bytes),
+                    hops,
+                    timings: w.timings,
+                    accepted_micro_batches: w.accepted_micro_batches,
+                    replica: None,
+                    rtt_ms: w.round_trip.map(|r| r.as_secs_f64() * 1e3),
+                    silent_seconds: now.saturating_sub(w.last_heard).as_secs_f64(),
+                }
+            })
+            .collect()
+    }
+}
