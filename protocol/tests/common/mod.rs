@@ -568,6 +568,15 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     })
 }
 
+/// The frame of a header given as bytes, as a sender without checks would write it.
+pub fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![protocol::VERSION];
+    frame.extend((header.len() as u32).to_le_bytes());
+    frame.extend(header);
+    frame.extend(payload);
+    frame
+}
+
 /// One way of damaging a frame.
 #[derive(Debug, Clone)]
 pub enum Damage {
