@@ -253,7 +253,7 @@ mod tests {
     fn an_answer_to_the_device_is_a_sign_of_life() {
         let mut session = Session::default().starting(0.0);
         session.apply(SessionEvent::Training { epoch: 1, hops: vec![] }, 1.0);
-        session.apply(SessionEvent::Judged { round: 1, refused: None }, 98.0);
+        session.apply(SessionEvent::DeltaOutcome { round: 1, refused: None }, 98.0);
         let at = |now| of_session(&session, Some(Phase::Training), Link::Silent, now);
         assert_eq!(at(100.0), Activity::InRun(Status::Training));
         assert_eq!(at(104.0), Activity::InRun(Status::Silent));

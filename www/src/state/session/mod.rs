@@ -165,7 +165,7 @@ impl Session {
                 (self.rounds.bytes_sent, self.rounds.bytes_received) = (bytes_sent, bytes_received);
                 self.enter(Stage::Training);
             }
-            SessionEvent::Judged { round, refused } => {
+            SessionEvent::DeltaOutcome { round, refused } => {
                 let progress = if refused.is_some() { Progress::Refused } else { Progress::Accepted };
                 // An accepted delta may still be refused when it is compared with those of the other devices.
                 if let Some(now) = self.round.as_mut().filter(|now| now.number == round) {
@@ -235,7 +235,7 @@ fn is_answer(event: &SessionEvent) -> bool {
             | Step { .. }
             | BlockLoading { .. }
             | DeltaSent { .. }
-            | Judged { .. }
+            | DeltaOutcome { .. }
             | Evaluating { .. }
     )
 }
