@@ -152,7 +152,7 @@ fn references(
     ensure!(local_steps > 0, "no work has been accepted yet; there is nothing to compare with");
     let each = run.model.layers / run.blocks.map_or(1, |blocks| blocks.count);
     let training = &config.training;
-    let rate = crate::serve::learning_rate(training);
+    let rate = super::serve::settings::learning_rate(training);
     let mut train = data.train_windows(training.seed, training.window_shape(), 1)?;
     let mut found = Vec::new();
     for layers in [each, run.model.layers] {

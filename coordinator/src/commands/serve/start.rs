@@ -14,7 +14,7 @@ use control::{
     curve::Curve,
     pipeline::PipelineRun,
 };
-use engine::aggregation::Server;
+use engine::aggregation::server::Server;
 use protocol::{frame, limits, spec::RunSpec, tensor::TensorMeta};
 use tokio::{
     net::TcpListener,
