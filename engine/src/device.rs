@@ -22,8 +22,10 @@ impl Device {
 /// Why a backend cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
+    /// A build without the feature `gpu`.
     #[error("this build has no WebGPU support")]
     NotBuiltIn,
+    /// No adapter, or one that failed; in the words of wgpu.
     #[error("WebGPU cannot be used: {0}")]
     WebGpu(String),
 }

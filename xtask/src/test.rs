@@ -12,8 +12,6 @@ use crate::{bundle, pages, process, setup, workspace::Workspace};
 
 /// The package whose tests start real processes and real browsers.
 const END_TO_END: &str = "tests";
-/// Switches on the engine's tests against golden vectors.
-const GOLDEN: &str = "engine/golden";
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
@@ -36,10 +34,11 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     })?;
     report.stage("format", || process::run(workspace.cargo().args(["fmt", "--all", "--check"])))?;
     report.stage("pages", || pages::build(workspace))?;
-    // The same features in every native stage, or cargo would build everything again.
+    // Every native stage has the tests with it: they switch on features of dependencies, and without them cargo would build
+    // these again.
     let cargo = |arguments: &[&str]| {
         let mut command = workspace.cargo();
-        command.args(arguments).args(["--features", GOLDEN]);
+        command.args(arguments);
         command
     };
     report.stage("lints", || {

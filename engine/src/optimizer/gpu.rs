@@ -1,4 +1,4 @@
-//! AdamW on a device of burn.
+//! AdamW on a device of burn, as operations on tensors.
 
 use burn_tensor::Tensor;
 
@@ -21,7 +21,7 @@ pub(super) fn apply(parameter: &mut BurnParameter, update: Update<'_>, decays: b
     let change = corrected_m.div(corrected_v.sqrt().add_scalar(optimizer.epsilon as f32));
     let decay = if decays { learning_rate * optimizer.weight_decay } else { 0.0 };
     let decayed = if decay == 0.0 { value } else { value.mul_scalar(1.0 - decay) };
-    parameter.updated(decayed - change.mul_scalar(learning_rate), Some((m, v)));
+    parameter.updated(decayed - change.mul_scalar(learning_rate), (m, v));
 }
 
 /// Sum of squares of all gradients, with one read from the device.
