@@ -259,11 +259,17 @@ impl World {
         said
     }
 
+    /// A worker that takes so many seconds for a layer.
     pub fn join(&mut self, slow: f64) -> WorkerId {
-        self.join_as(Peer { slow, throttle: 1.0, ..Peer::default() })
+        self.arrive(Peer { slow, throttle: 1.0, ..Peer::default() })
     }
 
-    pub fn join_as(&mut self, peer: Peer) -> WorkerId {
+    /// A worker that measures itself and does nothing else of its own accord.
+    pub fn join_idle(&mut self, slow: f64) -> WorkerId {
+        self.arrive(Peer { slow, throttle: 1.0, idle: true, ..Peer::default() })
+    }
+
+    fn arrive(&mut self, peer: Peer) -> WorkerId {
         let worker = WorkerId(self.next);
         self.next += 1;
         self.peers.insert(worker, peer);
@@ -316,11 +322,14 @@ impl World {
         }
     }
 
-    /// Everything that is ready happens until the condition holds.
+    /// Things happen, in order and the writing of manifests first, until the condition holds.
     pub fn until(&mut self, condition: impl Fn(&Self) -> bool) {
         let mut turns = 0;
         while !condition(self) {
-            assert!(self.happen(0), "nothing is left to happen: {}", self.reason());
+            match self.commits.pop_front() {
+                Some(steps_done) => self.commit(steps_done),
+                None => assert!(self.happen(0), "nothing is left to happen: {}", self.reason()),
+            }
             turns += 1;
             assert!(turns < 100_000, "it never comes: {}", self.reason());
         }
@@ -352,16 +361,12 @@ impl World {
     }
 
     /// Why each plan was made.
-    pub fn plans(&self) -> Vec<&str> {
-        let why = |record: &'_ Record| matches!(record, Record::PlanMade { .. });
-        self.records
-            .iter()
-            .filter(|record| why(record))
-            .map(|record| match record {
-                Record::PlanMade { why, .. } => why.as_str(),
-                _ => unreachable!(),
-            })
-            .collect()
+    pub fn plans(&self) -> Vec<String> {
+        let why = |record: &Record| match record {
+            Record::PlanMade { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        self.records.iter().filter_map(why).collect()
     }
 
     /// The workers of the newest plan, from the embedding to the head.
