@@ -90,6 +90,7 @@ pub fn down() -> impl Strategy<Value = Sent<Down>> {
         Refuse => refusal().prop_map(Refuse).prop_map(bare),
         ProbeAnswer => (any::<u32>(), 0..2000_u32)
             .prop_map(|(number, padding)| padded(ProbeAnswer { number, padding }, padding)),
+        HeartbeatAnswer => Just(HeartbeatAnswer {}).prop_map(bare),
         Benchmark => Just(Benchmark {}).prop_map(bare),
         Drain => drain_reason().prop_map(|reason| Drain { reason }).prop_map(bare),
         Assign => assignment().prop_map(Assign).prop_map(bare),
