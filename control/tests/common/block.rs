@@ -202,7 +202,8 @@ impl World {
                 assert_eq!(task.base, published.blocks[task.block as usize]);
                 assert_eq!(task.table, published.table);
                 let settings = &self.run.core().settings;
-                let steps = settings.steps.saturating_sub(task.round * self.local_steps).min(self.local_steps);
+                let steps =
+                    settings.steps.saturating_sub(task.round * self.local_steps).min(self.local_steps);
                 assert_eq!(task.learning_rates.len() as u64, steps);
                 assert!(
                     self.windows.insert((task.round, slot)),
