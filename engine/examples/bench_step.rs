@@ -20,7 +20,7 @@ fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name: String = option("--device", "host".into());
     let device = match name.as_str() {
-        "host" => Device::Host,
+        "host" => Device::Cpu,
         "flex" => Device::flex(),
         _ => return Err(format!("--device is host or flex, not `{name}`").into()),
     };

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     device::Device,
+    gpt2::shapes,
     parameters::{ParameterError, ParameterSet, Quantity, digest, entry, gather, write},
-    shapes,
 };
 
 /// Why a checkpoint cannot be read or written.
@@ -193,7 +193,7 @@ pub fn model(config: &str) -> Result<ModelSpec, CheckpointError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::tests::run;
+    use testkit::fixtures::run;
 
     #[test]
     fn a_config_describes_the_model_it_came_from() {

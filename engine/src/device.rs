@@ -5,14 +5,14 @@ use protocol::spec::Backend;
 /// Where a stage lives and computes.
 #[derive(Debug, Clone)]
 pub enum Device {
-    /// The processor, through this crate's own kernels on plain memory ([`crate::host`]).
-    Host,
+    /// The processor, through this crate's own kernels on plain memory.
+    Cpu,
     /// A device of burn: WebGPU, or burn's own CPU backend as a reference for tests.
     Burn(burn::tensor::Device),
 }
 
 impl Device {
-    /// burn's CPU backend. Slower than [`Device::Host`]; runs the very code of the WebGPU path.
+    /// burn's CPU backend. Slower than [`Device::Cpu`]; runs the very code of the WebGPU path.
     #[cfg(not(web))]
     pub fn flex() -> Self {
         Device::Burn(burn::tensor::Device::flex())
@@ -39,7 +39,7 @@ pub enum DeviceError {
 /// [`DeviceError`], in words for a person.
 pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
     match backend {
-        Backend::Cpu => Ok(Device::Host),
+        Backend::Cpu => Ok(Device::Cpu),
         Backend::WebGpu => open_webgpu().await,
     }
 }

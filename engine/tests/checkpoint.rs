@@ -71,7 +71,7 @@ fn tensors(file: &[u8]) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
 }
 
 fn logits(model: &ModelSpec, parameters: ParameterSet, tokens: &[u32], shape: [usize; 2]) -> Vec<f32> {
-    let stage = Stage::for_inference(model, &whole(model), &Device::Host, parameters).unwrap();
+    let stage = Stage::for_inference(model, &whole(model), &Device::Cpu, parameters).unwrap();
     block_on(stage.logits(0, HopInput::Tokens(tokens), shape)).unwrap()
 }
 
@@ -80,7 +80,7 @@ fn what_transformers_wrote_comes_out_as_it_went_in() {
     for (name, model) in sets() {
         let file = golden(&format!("{name}.weights.safetensors"));
         let written = Checkpoint { config: checkpoint::config(&model), weights: file.clone() };
-        let (read, parameters) = written.load(&Device::Host).unwrap();
+        let (read, parameters) = written.load(&Device::Cpu).unwrap();
         assert_eq!(read, model);
         let again = block_on(Checkpoint::new(&model, &parameters)).unwrap();
         assert_eq!(tensors(&again.weights), tensors(&file), "{name}");
@@ -105,7 +105,7 @@ fn bare_names_and_buffers_are_understood() {
             .map(|(name, (shape, bytes))| (name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
         let weights = safetensors::serialize(views, None).unwrap();
         let (_, parameters) =
-            Checkpoint { config: checkpoint::config(&model), weights }.load(&Device::Host).unwrap();
+            Checkpoint { config: checkpoint::config(&model), weights }.load(&Device::Cpu).unwrap();
         let again = block_on(Checkpoint::new(&model, &parameters)).unwrap();
         assert_eq!(tensors(&again.weights), tensors(&file), "{name}");
     }
@@ -124,12 +124,12 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
         let files: Vec<Vec<u8>> = parts
             .map(|part| {
                 let hops = [Hop { index: 0, part }];
-                let parameters = ParameterSet::import(&model, &hops, &[&file], &Device::Host).unwrap();
+                let parameters = ParameterSet::import(&model, &hops, &[&file], &Device::Cpu).unwrap();
                 block_on(parameters.export(Moments::Full)).unwrap()
             })
             .to_vec();
         let whole = [Hop { index: 0, part: shapes::whole(&model) }];
-        let joined = ParameterSet::import(&model, &whole, &files, &Device::Host).unwrap();
+        let joined = ParameterSet::import(&model, &whole, &files, &Device::Cpu).unwrap();
         let joined = block_on(joined.export(Moments::Full)).unwrap();
         let state = checkpoint::state_hash(&files).unwrap();
         assert_eq!(state, checkpoint::state_hash(&[&joined]).unwrap(), "the split does not matter");
@@ -169,7 +169,7 @@ fn prompt(model: &ModelSpec) -> (Vec<u32>, [usize; 2]) {
 fn transformers_reads_our_checkpoints() {
     for (name, model) in sets() {
         let folder = folder(&format!("read-{name}"));
-        let parameters = ParameterSet::draw(&model, &whole(&model), 7, &Device::Host);
+        let parameters = ParameterSet::draw(&model, &whole(&model), 7, &Device::Cpu);
         let checkpoint = block_on(Checkpoint::new(&model, &parameters)).unwrap();
         let (ids, shape) = prompt(&model);
         let logits = logits(&model, parameters, &ids, shape);
@@ -197,7 +197,7 @@ fn we_read_the_checkpoints_of_transformers() {
             config: String::from_utf8(read("config.json")).unwrap(),
             weights: read("model.safetensors"),
         };
-        let (model, parameters) = checkpoint.load(&Device::Host).unwrap();
+        let (model, parameters) = checkpoint.load(&Device::Cpu).unwrap();
         let expected: serde_json::Value = serde_json::from_slice(&read("expected.json")).unwrap();
         let numbers = |key: &str| -> Vec<f64> {
             expected[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()

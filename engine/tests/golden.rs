@@ -36,7 +36,7 @@ fn passes(device: &Device, scope: &Scope) {
 
 #[test]
 fn kernels_agree_with_the_golden_vectors_in_every_split() {
-    passes(&Device::Host, &Scope::full());
+    passes(&Device::Cpu, &Scope::full());
 }
 
 #[test]

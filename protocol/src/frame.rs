@@ -14,20 +14,18 @@
 use crate::{
     VERSION,
     checked::FieldError,
-    message::{Header, Payload},
+    limits::HEADER_BYTES,
+    message::{FrameHeader, Payload},
     refusal::Refusal,
     tensor::{MAX_ELEMENTS, MetaError},
 };
-
-/// Largest header, in bytes.
-pub const MAX_HEADER: usize = 64 << 10;
 
 /// Largest payload, in bytes: [`MAX_ELEMENTS`] f32. An activation of GPT-2 medium (N 8, T 1024, d 1024)
 /// takes half of it.
 pub const MAX_PAYLOAD: usize = 64 << 20;
 
 /// Largest frame, in bytes: the limit to set on WebSocket messages.
-pub const MAX_FRAME: usize = PREFIX + MAX_HEADER + MAX_PAYLOAD;
+pub const MAX_FRAME: usize = PREFIX + HEADER_BYTES + MAX_PAYLOAD;
 
 /// Most memory [`decode`] holds at any time, in bytes, whatever the frame claims.
 ///
@@ -60,7 +58,7 @@ pub enum FrameError {
     Truncated { part: &'static str, bytes: usize },
     #[error("the frame is {bytes} bytes long: at most {MAX_FRAME} are allowed")]
     Oversized { bytes: usize },
-    #[error("the header is {bytes} bytes long: at most {MAX_HEADER} are allowed")]
+    #[error("the header is {bytes} bytes long: at most {HEADER_BYTES} are allowed")]
     HeaderOversized { bytes: usize },
     #[error("the header is not a message of protocol version {VERSION}: {0}")]
     Header(postcard::Error),
@@ -93,13 +91,13 @@ impl From<FrameError> for Refusal {
 ///
 /// # Errors
 /// Whatever [`decode`] would refuse in the frame.
-pub fn encode(message: &impl Header, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+pub fn encode(message: &impl FrameHeader, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     check(message, payload)?;
     let mut frame = Vec::with_capacity(PREFIX + 128 + payload.len());
     frame.extend([VERSION, 0, 0, 0, 0]);
     let mut frame = postcard::to_extend(message, frame).map_err(FrameError::Header)?;
     let header = frame.len() - PREFIX;
-    if header > MAX_HEADER {
+    if header > HEADER_BYTES {
         return Err(FrameError::HeaderOversized { bytes: header });
     }
     frame[1..PREFIX].copy_from_slice(&(header as u32).to_le_bytes());
@@ -115,7 +113,7 @@ pub fn encode(message: &impl Header, payload: &[u8]) -> Result<Vec<u8>, FrameErr
 /// Another version, a frame or header that is too long or too short, a header that is not exactly one
 /// message, texts or lists beyond [`crate::limits`], a payload without a tensor, or a tensor whose shape,
 /// encoding, declared and real length disagree or exceed the limits.
-pub fn decode<M: Header>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
+pub fn decode<M: FrameHeader>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
     let truncated = |part| FrameError::Truncated { part, bytes: bytes.len() };
     // The version comes first: other versions may count differently.
     let (&version, rest) = bytes.split_first().ok_or(truncated("version"))?;
@@ -127,7 +125,7 @@ pub fn decode<M: Header>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
     }
     let (length, rest) = rest.split_first_chunk::<4>().ok_or(truncated("header length"))?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER {
+    if length > HEADER_BYTES {
         return Err(FrameError::HeaderOversized { bytes: length });
     }
     let (header, payload) = rest.split_at_checked(length).ok_or(truncated("header"))?;
@@ -140,7 +138,7 @@ pub fn decode<M: Header>(bytes: &[u8]) -> Result<Frame<'_, M>, FrameError> {
 }
 
 /// What must hold on both sides of the wire.
-fn check(message: &impl Header, payload: &[u8]) -> Result<(), FrameError> {
+fn check(message: &impl FrameHeader, payload: &[u8]) -> Result<(), FrameError> {
     message.check()?;
     let name = message.name();
     let declared = match message.payload() {

@@ -1,5 +1,7 @@
 //! Why the coordinator turns a frame or a worker away. A person reads the words, a program the variant.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -47,6 +49,24 @@ impl Refusal {
             Refusal::RunOver => "run_over",
             Refusal::Removed => "removed",
             Refusal::LeaseEnded { .. } => "lease_ended",
+        }
+    }
+
+    /// How long to wait before connecting again; None: trying again is of no use.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            // Somebody may leave.
+            Refusal::Full { .. } => Some(Duration::from_secs(30)),
+            // The device slept, or its network was gone, and it is back.
+            Refusal::LeaseEnded { .. } => Some(Duration::ZERO),
+            Refusal::Version { .. }
+            | Refusal::Malformed { .. }
+            | Refusal::Oversized { .. }
+            | Refusal::Unexpected { .. }
+            | Refusal::NotInPlan { .. }
+            | Refusal::BadProfile { .. }
+            | Refusal::RunOver
+            | Refusal::Removed => None,
         }
     }
 }

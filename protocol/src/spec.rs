@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blob::BlobRef,
-    checked::{Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, text, within},
+    checked::{
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, text,
+        within,
+    },
     delta::DeltaEncoding,
     limits,
     tensor::Encoding,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     evaluation::Scores,
-    message::{LinkSpeed, Timings, DeviceStatus, WorkerKind},
+    message::{DeviceStatus, LinkSpeed, Timings, WorkerKind},
     spec::{Backend, Hop, RunSpec},
 };
 

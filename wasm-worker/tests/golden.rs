@@ -26,7 +26,7 @@ async fn passes(device: &Device, tolerances: &Tolerances, scope: &Scope) -> Repo
 
 #[wasm_bindgen_test]
 async fn kernels_agree_with_the_golden_vectors_in_every_split() {
-    let report = passes(&Device::Host, &Tolerances::CPU, &Scope::full()).await;
+    let report = passes(&Device::Cpu, &Tolerances::CPU, &Scope::full()).await;
     console_log!("{report}");
 }
 

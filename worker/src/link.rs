@@ -3,7 +3,7 @@
 //! Pure: says what to send, and takes answers with their time.
 
 use protocol::{
-    limits::PROBE,
+    limits::{LINK_RATE, PROBE},
     message::{LinkSpeed, Probe},
 };
 
@@ -24,9 +24,9 @@ enum Phase {
     Done,
 }
 
-/// A measurement on its way.
+/// A measurement in progress.
 #[derive(Debug, Clone)]
-pub struct LinkProbe {
+pub(crate) struct LinkProbe {
     phase: Phase,
     number: u32,
     sent_at: f64,
@@ -36,7 +36,7 @@ pub struct LinkProbe {
 }
 
 impl LinkProbe {
-    pub fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self {
             phase: Phase::RoundTrip { left: ROUND_TRIPS },
             number: 0,
@@ -48,7 +48,7 @@ impl LinkProbe {
     }
 
     /// The probe to send at `now`, in seconds; None when the measurement is done.
-    pub fn next(&mut self, now: f64) -> Option<Probe> {
+    pub(crate) fn next(&mut self, now: f64) -> Option<Probe> {
         self.number += 1;
         self.sent_at = now;
         let (padding, answer) = match self.phase {
@@ -61,7 +61,7 @@ impl LinkProbe {
     }
 
     /// The answer came at `now`. False for one that was not waited for.
-    pub fn answered(&mut self, number: u32, now: f64) -> bool {
+    pub(crate) fn answered(&mut self, number: u32, now: f64) -> bool {
         if number != self.number {
             return false;
         }
@@ -91,8 +91,9 @@ impl LinkProbe {
     }
 
     /// The result, once [`LinkProbe::next`] gives no more.
-    pub fn result(&self) -> LinkSpeed {
-        LinkSpeed { round_trip_seconds: self.round_trip, up: self.up, down: self.down }
+    pub(crate) fn result(&self) -> LinkSpeed {
+        let possible = |bytes_per_second: f64| bytes_per_second.clamp(1.0, LINK_RATE);
+        LinkSpeed { round_trip_seconds: self.round_trip, up: possible(self.up), down: possible(self.down) }
     }
 }
 
@@ -110,6 +111,15 @@ mod tests {
             assert!(probe.answered(number, now));
         }
         (probe.result(), now - 100.0)
+    }
+
+    #[test]
+    fn a_clock_that_sees_no_time_pass_gives_a_speed_that_can_be_told() {
+        let mut probe = LinkProbe::begin();
+        while let Some(ask) = probe.next(1.0) {
+            probe.answered(ask.number, 1.0);
+        }
+        protocol::checked::Checked::check(&probe.result()).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::{message::Pass, spec::Hop};
 
 /// Work for the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub(crate) enum Op {
     /// Compute the hop's output and send it on.
     Forward {
         hop: u32,
@@ -28,7 +28,7 @@ pub enum Op {
 
 /// Why something that arrived cannot be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
+pub(crate) enum ScheduleError {
     #[error("hop {0} is not held here")]
     NotHere(u32),
     #[error("{pass:?} arrived twice at hop {hop}")]
@@ -56,7 +56,7 @@ struct HopState {
 
 /// The schedule of one stage in one step.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     hops: BTreeMap<u32, HopState>,
     micro_batches: u32,
     window: u32,
@@ -64,7 +64,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// For a step of `micro_batches`; at most `window` of them between forward and backward.
-    pub fn new(hops: &[Hop], micro_batches: u32, window: u32) -> Self {
+    pub(crate) fn new(hops: &[Hop], micro_batches: u32, window: u32) -> Self {
         let state = |hop: &Hop| HopState { is_head: hop.part.head, ..HopState::default() };
         Self {
             hops: hops.iter().map(|hop| (hop.index, state(hop))).collect(),
@@ -87,7 +87,7 @@ impl Schedule {
     }
 
     /// Tokens or an activation for `hop` arrived.
-    pub fn input(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
+    pub(crate) fn input(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
         if !state.seen_inputs.insert(pass) {
@@ -98,7 +98,7 @@ impl Schedule {
     }
 
     /// Targets for the head at `hop` arrived.
-    pub fn targets(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
+    pub(crate) fn targets(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
         if !state.seen_targets.insert(pass) {
@@ -109,7 +109,7 @@ impl Schedule {
     }
 
     /// The gradient of what left `hop` arrived.
-    pub fn gradient(&mut self, hop: u32, micro_batch: u32) -> Result<(), ScheduleError> {
+    pub(crate) fn gradient(&mut self, hop: u32, micro_batch: u32) -> Result<(), ScheduleError> {
         let pass = Pass::Train { micro_batch };
         self.check(pass)?;
         let state = self.hop(hop)?;
@@ -124,7 +124,7 @@ impl Schedule {
     }
 
     /// The next thing to do, taken as begun; None when something must arrive first.
-    pub fn next_op(&mut self) -> Option<Op> {
+    pub(crate) fn next_op(&mut self) -> Option<Op> {
         self.next_backward()
             .or_else(|| self.next_loss(true))
             .or_else(|| self.next_forward())
@@ -132,7 +132,7 @@ impl Schedule {
     }
 
     /// All backward passes of the step are done.
-    pub fn trained(&self) -> bool {
+    pub(crate) fn trained(&self) -> bool {
         self.hops.values().all(|h| h.done == self.micro_batches)
     }
 

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use engine::{
-    aggregate::{AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm},
-    block::{BlockError, Weights},
-    parameters::ParameterError,
-};
 use protocol::{
     blob::{BlobHash, BlobRef},
-    delta::{DeltaExpectation, decode},
+    delta::{DeltaEncoding, DeltaExpectation, DeltaRefusal, decode},
+    published::Published,
     spec::RunSpec,
+    worker_id::WorkerId,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaRefusal, Published};
-use crate::run::event::WorkerId;
+use super::{AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm};
+use crate::{
+    denoiser::{BlockError, Weights},
+    parameters::ParameterError,
+};
 
 /// How deltas become weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Rules {
 
 /// Why the weights could not be kept.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum KeeperError {
+pub enum ServerError {
     #[error(transparent)]
     Block(#[from] BlockError),
     #[error(transparent)]
@@ -66,7 +66,7 @@ struct Memory {
 }
 
 /// The weights with their outer step, and the deltas of the round under way.
-pub struct Keeper {
+pub struct Server {
     rules: Rules,
     weights: Weights,
     /// Of the table, then of each block.
@@ -110,40 +110,40 @@ pub struct Averaged {
     pub dropped: Vec<(WorkerId, DeltaRefusal)>,
 }
 
-impl Keeper {
+impl Server {
     /// # Errors
     ///
-    /// [`KeeperError::Block`] for a run that is not in block mode.
-    pub fn draw(run: &RunSpec, seed: u64, rules: Rules) -> Result<Keeper, KeeperError> {
-        Ok(Keeper::new(run, Weights::draw(run, seed)?, rules, None))
+    /// [`ServerError::Block`] for a run that is not in block mode.
+    pub fn draw(run: &RunSpec, seed: u64, rules: Rules) -> Result<Server, ServerError> {
+        Ok(Server::new(run, Weights::draw(run, seed)?, rules, None))
     }
 
     /// From published files: blocks and table, and the outer state if there was one.
     ///
     /// # Errors
     ///
-    /// [`KeeperError`] for files that are damaged or of another run.
+    /// [`ServerError`] for files that are damaged or of another run.
     pub fn resume<B: AsRef<[u8]>>(
         run: &RunSpec,
         files: &[B],
         outer: Option<&[u8]>,
         rules: Rules,
-    ) -> Result<Keeper, KeeperError> {
+    ) -> Result<Server, ServerError> {
         let memories = match outer {
             Some(bytes) => {
-                Some(postcard::from_bytes(bytes).map_err(|error| KeeperError::Outer(error.to_string()))?)
+                Some(postcard::from_bytes(bytes).map_err(|error| ServerError::Outer(error.to_string()))?)
             }
             None => None,
         };
-        Ok(Keeper::new(run, Weights::import(run, files)?, rules, memories))
+        Ok(Server::new(run, Weights::import(run, files)?, rules, memories))
     }
 
-    fn new(run: &RunSpec, weights: Weights, rules: Rules, memories: Option<Vec<Memory>>) -> Keeper {
+    fn new(run: &RunSpec, weights: Weights, rules: Rules, memories: Option<Vec<Memory>>) -> Server {
         let blocks = weights.blocks.len();
         let memories = memories
             .filter(|memories| memories.len() == blocks + 1)
             .unwrap_or_else(|| vec![Memory::default(); blocks + 1]);
-        Keeper {
+        Server {
             rules,
             weights,
             memories,
@@ -166,8 +166,8 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// [`KeeperError::Parameters`] when they cannot be written.
-    pub fn files(&self) -> Result<Files, KeeperError> {
+    /// [`ServerError::Parameters`] when they cannot be written.
+    pub fn files(&self) -> Result<Files, ServerError> {
         let blocks = (0..self.weights.blocks.len() as u32)
             .map(|block| self.weights.block_file(block))
             .collect::<Result<_, _>>()?;
@@ -175,7 +175,7 @@ impl Keeper {
         let outer = match nothing {
             true => None,
             false => Some(
-                postcard::to_stdvec(&self.memories).map_err(|error| KeeperError::Outer(error.to_string()))?,
+                postcard::to_stdvec(&self.memories).map_err(|error| ServerError::Outer(error.to_string()))?,
             ),
         };
         Ok(Files { blocks, table: self.weights.table_file()?, outer })
@@ -201,7 +201,7 @@ impl Keeper {
         if self.passed.contains_key(&worker) {
             return Err(DeltaRefusal::Twice { round });
         }
-        let encoding = self.run.blocks.map_or(protocol::delta::DeltaEncoding::F32, |blocks| blocks.delta);
+        let encoding = self.run.blocks.map_or(DeltaEncoding::F32, |blocks| blocks.delta);
         let expectation = DeltaExpectation {
             round,
             block,
@@ -246,8 +246,8 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// [`KeeperError::NotFinite`]; the weights are as before then.
-    pub fn average(&mut self, accepted: &[WorkerId]) -> Result<Averaged, KeeperError> {
+    /// [`ServerError::NotFinite`]; the weights are as before then.
+    pub fn average(&mut self, accepted: &[WorkerId]) -> Result<Averaged, ServerError> {
         let mut passed = std::mem::take(&mut self.passed);
         passed.retain(|worker, _| accepted.contains(worker));
         let blocks = self.weights.blocks.len();
@@ -298,7 +298,7 @@ impl Keeper {
         Ok(averaged)
     }
 
-    fn step(&self, theta: &mut [f32], memory: &mut Memory, deltas: &[&[f32]]) -> Result<(), KeeperError> {
+    fn step(&self, theta: &mut [f32], memory: &mut Memory, deltas: &[&[f32]]) -> Result<(), ServerError> {
         let mean = aggregate(&self.rules.aggregator, deltas, memory.last.as_deref())?;
         let mut outer = Outer::resume(self.rules.outer, memory.momentum.take());
         outer.step(theta, &mean)?;
@@ -306,6 +306,6 @@ impl Keeper {
         if matches!(self.rules.aggregator, Aggregator::CentredClip { .. }) {
             memory.last = Some(mean);
         }
-        if theta.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(KeeperError::NotFinite) }
+        if theta.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(ServerError::NotFinite) }
     }
 }

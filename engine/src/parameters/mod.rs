@@ -1,26 +1,24 @@
 //! The parameters of a stage, with their accumulated gradients and AdamW state.
 
-mod burn_store;
+mod burn_parameter;
+mod cpu_parameter;
 mod export;
 mod gather;
-mod host_store;
 mod import;
+mod shape;
 
 use std::borrow::Cow;
 
-use protocol::spec::{Hop, ModelSpec, Moments, OptimizerSpec};
+use protocol::spec::Moments;
 
-pub(crate) use burn_store::{BurnParameter, read};
+pub(crate) use burn_parameter::{BurnParameter, BurnUpdate, read};
+pub(crate) use cpu_parameter::{CpuParameter, CpuUpdate};
 pub(crate) use export::{Entry, entry, write};
 pub(crate) use gather::{digest, gather};
-pub(crate) use host_store::HostParameter;
 pub(crate) use import::values;
+pub use shape::ParameterShape;
 
-use crate::{
-    device::Device,
-    init,
-    shapes::{self, ParameterShape},
-};
+use crate::device::Device;
 
 /// Why parameters cannot be loaded, read or updated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -68,7 +66,7 @@ pub struct ParameterSet {
 
 /// The numbers, one entry per shape.
 pub(crate) enum Store {
-    Host(Vec<HostParameter>),
+    Cpu(Vec<CpuParameter>),
     Burn(Vec<BurnParameter>),
 }
 
@@ -79,45 +77,10 @@ pub(crate) struct Loaded {
 }
 
 impl ParameterSet {
-    /// Draws the initial weights of what `hops` hold. The same seed gives the same bits on every device and
-    /// under every partition.
-    pub fn draw(model: &ModelSpec, hops: &[Hop], seed: u64, device: &Device) -> ParameterSet {
-        ParameterSet::draw_shapes(shapes::of_hops(model, hops), seed, device)
-    }
-
     /// Draws the initial values of any parameters.
     pub(crate) fn draw_shapes(shapes: Vec<ParameterShape>, seed: u64, device: &Device) -> ParameterSet {
-        let loaded = shapes.iter().map(|shape| Loaded { value: init::draw(shape, seed), moments: None });
-        let store = Store::new(loaded, device);
-        ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
-    }
-
-    /// Small numbers made fast, for benchmarks: drawing a large table costs more than timing it.
-    pub(crate) fn cheap(model: &ModelSpec, hops: &[Hop], device: &Device) -> ParameterSet {
-        let shapes = shapes::of_hops(model, hops);
-        let value =
-            |shape: &ParameterShape| (0..shape.len()).map(|i| (i % 97) as f32 * 4e-4 - 0.02).collect();
-        let loaded = shapes.iter().map(|shape| Loaded { value: value(shape), moments: None });
-        let store = Store::new(loaded, device);
-        ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
-    }
-
-    /// Takes what `hops` need from safetensors files that together hold at least that: parts of a snapshot,
-    /// or a checkpoint with Hugging Face's names, with or without the prefix `transformer.`.
-    ///
-    /// Moments are taken if the files have them for every parameter needed; AdamW starts afresh if they have
-    /// them for none.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError`] naming the tensor that is missing, has another shape or is not made of floats.
-    pub fn import<B: AsRef<[u8]>>(
-        model: &ModelSpec,
-        hops: &[Hop],
-        files: &[B],
-        device: &Device,
-    ) -> Result<ParameterSet, ParameterError> {
-        ParameterSet::import_shapes(shapes::of_hops(model, hops), files, device)
+        let values = shapes.iter().map(|shape| shape.draw(seed)).collect();
+        ParameterSet::from_values(shapes, values, device)
     }
 
     /// Takes any parameters from safetensors files that together hold them.
@@ -140,7 +103,7 @@ impl ParameterSet {
         let imported = import::import(&self.shapes, files)?;
         let values = imported.parameters.into_iter().map(|loaded| loaded.value);
         match &mut self.store {
-            Store::Host(parameters) => {
+            Store::Cpu(parameters) => {
                 parameters.iter_mut().zip(values).for_each(|(parameter, value)| parameter.replace(value));
             }
             Store::Burn(parameters) => {
@@ -154,7 +117,7 @@ impl ParameterSet {
     pub(crate) fn forget_moments(&mut self) {
         self.adam_steps = 0;
         match &mut self.store {
-            Store::Host(parameters) => parameters.iter_mut().for_each(HostParameter::forget_moments),
+            Store::Cpu(parameters) => parameters.iter_mut().for_each(CpuParameter::forget_moments),
             Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::forget_moments),
         }
     }
@@ -193,68 +156,36 @@ impl ParameterSet {
     /// [`ParameterError::Device`] when reading fails.
     pub async fn read(&self, index: usize, quantity: Quantity) -> Result<Cow<'_, [f32]>, ParameterError> {
         match &self.store {
-            Store::Host(parameters) => Ok(parameters[index].read(quantity)),
+            Store::Cpu(parameters) => Ok(parameters[index].read(quantity)),
             Store::Burn(parameters) => Ok(Cow::Owned(parameters[index].read(quantity).await?)),
         }
     }
 
-    /// Sum of squares of all accumulated gradients; 0 when there are none.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError::Device`] when reading fails.
-    pub async fn squared_norm(&self) -> Result<f64, ParameterError> {
-        match &self.store {
-            Store::Host(parameters) => Ok(parameters.iter().map(HostParameter::squared_norm).sum()),
-            Store::Burn(parameters) => burn_store::squared_norm(parameters).await,
-        }
+    /// The first parameter without an accumulated gradient.
+    pub(crate) fn without_gradient(&self) -> Option<&ParameterShape> {
+        let index = match &self.store {
+            Store::Cpu(parameters) => parameters.iter().position(|parameter| parameter.gradient().is_none()),
+            Store::Burn(parameters) => parameters.iter().position(|parameter| parameter.gradient().is_none()),
+        };
+        index.map(|index| &self.shapes[index])
     }
 
-    /// One AdamW update with the accumulated gradients times `clip_scale`, which are then cleared.
-    ///
-    /// Formula, for t = 1, 2, ...: g = clip_scale * gradient; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-    /// w = w (1 - lr wd) if the shape has two or more dimensions;
-    /// w = w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon). Loshchilov and Hutter,
-    /// <https://arxiv.org/abs/1711.05101>, as in PyTorch's AdamW.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError::NoGradient`] when a parameter took part in no backward pass; nothing is updated.
-    pub fn apply(
-        &mut self,
-        clip_scale: f64,
-        learning_rate: f64,
-        optimizer: &OptimizerSpec,
-    ) -> Result<(), ParameterError> {
-        let without = match &self.store {
-            Store::Host(parameters) => parameters.iter().position(|parameter| !parameter.has_gradient()),
-            Store::Burn(parameters) => parameters.iter().position(|parameter| !parameter.has_gradient()),
-        };
-        if let Some(index) = without {
-            return Err(ParameterError::NoGradient(self.shapes[index].name.clone()));
-        }
+    /// Counts an update, and gives AdamW's number of it: 1 for the first since its moments began.
+    pub(crate) fn count_update(&mut self) -> u64 {
         self.steps_done += 1;
         self.adam_steps += 1;
-        let decays = self.shapes.iter().map(ParameterShape::decays);
-        match &mut self.store {
-            Store::Host(parameters) => {
-                for (parameter, decays) in parameters.iter_mut().zip(decays) {
-                    parameter.apply(clip_scale, learning_rate, optimizer, decays, self.adam_steps);
-                }
-            }
-            Store::Burn(parameters) => {
-                for (parameter, decays) in parameters.iter_mut().zip(decays) {
-                    parameter.apply(clip_scale, learning_rate, optimizer, decays, self.adam_steps);
-                }
-            }
-        }
-        Ok(())
+        self.adam_steps
+    }
+
+    /// Every parameter's numbers to change, in the order of the shapes given with them.
+    pub(crate) fn split_mut(&mut self) -> (&[ParameterShape], &mut Store) {
+        (&self.shapes, &mut self.store)
     }
 
     /// Drops the accumulated gradients.
     pub fn clear_gradients(&mut self) {
         match &mut self.store {
-            Store::Host(parameters) => parameters.iter_mut().for_each(HostParameter::clear_gradient),
+            Store::Cpu(parameters) => parameters.iter_mut().for_each(CpuParameter::clear_gradient),
             Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::clear_gradient),
         }
     }
@@ -272,18 +203,16 @@ impl ParameterSet {
         &mut self.store
     }
 
-    /// Adds to a gradient; for tests of the optimizer alone.
-    #[cfg(any(test, feature = "golden"))]
-    pub(crate) fn add_gradient(&mut self, index: usize, gradient: &[f32]) {
+    /// Adds `gradient`, flat, to that of parameter `index`; of another length, as far as both go.
+    pub fn add_gradient(&mut self, index: usize, gradient: &[f32]) {
         match &mut self.store {
-            Store::Host(parameters) => parameters[index].add_gradient(gradient),
-            Store::Burn(parameters) => parameters[index].add_values(gradient),
+            Store::Cpu(parameters) => parameters[index].add_gradient(gradient),
+            Store::Burn(parameters) => parameters[index].add_gradient(gradient),
         }
     }
 
-    /// Parameters of any names and shapes; for tests of the optimizer alone.
-    #[cfg(any(test, feature = "golden"))]
-    pub(crate) fn from_values(shapes: Vec<ParameterShape>, values: Vec<Vec<f32>>, device: &Device) -> Self {
+    /// Parameters of any names and shapes with these values, flat, one for each shape.
+    pub fn from_values(shapes: Vec<ParameterShape>, values: Vec<Vec<f32>>, device: &Device) -> ParameterSet {
         let store = Store::new(values.into_iter().map(|value| Loaded { value, moments: None }), device);
         ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
     }
@@ -292,7 +221,7 @@ impl ParameterSet {
 impl Store {
     fn new(loaded: impl Iterator<Item = Loaded>, device: &Device) -> Store {
         match device {
-            Device::Host => Store::Host(loaded.map(HostParameter::new).collect()),
+            Device::Cpu => Store::Cpu(loaded.map(CpuParameter::new).collect()),
             Device::Burn(device) => {
                 Store::Burn(loaded.map(|loaded| BurnParameter::new(loaded, device)).collect())
             }

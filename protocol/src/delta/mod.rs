@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blob::BlobHash,
-    frame::MAX_HEADER,
+    limits::HEADER_BYTES,
     tensor::{
         CodecError, f16,
         int8::{self, Blocks, WIRE_BLOCK},
@@ -115,7 +115,7 @@ pub enum DeltaError {
     Truncated { part: &'static str, needed: u64, actual: u64 },
     #[error("{bytes} bytes follow the last tensor: send nothing after it")]
     Trailing { bytes: u64 },
-    #[error("the header takes {bytes} bytes, at most {MAX_HEADER} are allowed: name fewer delta.lengths")]
+    #[error("the header takes {bytes} bytes, at most {HEADER_BYTES} are allowed: name fewer delta.lengths")]
     HeaderOversized { bytes: usize },
     #[error("the header is not that of a delta ({0}): bring both sides to one build")]
     Header(postcard::Error),
@@ -182,7 +182,7 @@ pub fn encode(
 ) -> Result<Vec<u8>, DeltaError> {
     check_lengths(tensors.iter().map(Vec::len), &header.lengths)?;
     let head = postcard::to_stdvec(header).map_err(DeltaError::Header)?;
-    if head.len() > MAX_HEADER {
+    if head.len() > HEADER_BYTES {
         return Err(DeltaError::HeaderOversized { bytes: head.len() });
     }
     let payload = encoded_bytes(header.encoding, &header.lengths);
@@ -260,7 +260,7 @@ fn split(bytes: &[u8]) -> Result<(DeltaHeader, &[u8]), DeltaError> {
     }
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(|| truncated("header length", 4, rest))?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER {
+    if length > HEADER_BYTES {
         return Err(DeltaError::HeaderOversized { bytes: length });
     }
     let (head, payload) =

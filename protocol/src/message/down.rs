@@ -6,8 +6,8 @@ use super::{Payload, TensorFrame, messages, relayed::tensor_message};
 use crate::{
     blob::BlobRef,
     checked::{
-        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, padding, text,
-        within,
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional,
+        padding, text, within,
     },
     limits,
     refusal::Refusal,

@@ -37,13 +37,18 @@ pub enum Payload<'a> {
     Padding(u32),
 }
 
-/// A header of a frame.
+/// A message: anything with a name and rules that a header can hold.
 pub trait Header: Checked + Serialize + DeserializeOwned {
     /// The message's name, for logs and refusals.
     fn name(&self) -> &'static str;
     /// What follows the header.
     fn payload(&self) -> Payload<'_>;
 }
+
+/// A whole header: [`FromWorker`] or [`ToWorker`].
+///
+/// [`Up`], [`Down`] and [`Relayed`] are parts of one, with other bytes, so that [`crate::frame`] does not take them.
+pub trait FrameHeader: Header {}
 
 /// Declares an enum of messages. Each variant is named like the struct it carries; `=> payload` gives what follows its
 /// header.
@@ -133,6 +138,8 @@ macro_rules! either {
                 }
             }
         }
+
+        impl FrameHeader for $name {}
 
         impl From<$own> for $name {
             fn from(message: $own) -> Self {

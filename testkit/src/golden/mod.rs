@@ -45,7 +45,7 @@ pub fn drawn_model() -> ModelSpec {
 pub async fn drawn() -> Result<u64, GoldenError> {
     let model = drawn_model();
     let hops = [Hop { index: 0, part: shapes::whole(&model) }];
-    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Host).export(Moments::None).await?;
+    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Cpu).export(Moments::None).await?;
     // FNV-1a.
     Ok(file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

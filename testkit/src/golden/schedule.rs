@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{GoldenError, Report, Source, files};
-use crate::block::noise::{
+use crate::denoiser::noise::{
     NoiseLaw, NoiseSchedule, Preconditioning, SIGMA_DATA, normal_cdf, normal_quantile, owner,
 };
 

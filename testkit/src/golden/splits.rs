@@ -2,7 +2,7 @@
 
 use protocol::spec::{Hop, ModelSpec, Part};
 
-use crate::shapes;
+use crate::gpt2::shapes;
 
 /// Which splits are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
