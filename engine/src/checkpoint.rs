@@ -17,10 +17,13 @@ use crate::{
 /// Why a checkpoint cannot be read or written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckpointError {
+    /// A `config.json` that is no JSON, or lacks a size.
     #[error("the config is not JSON for a GPT-2: {0}")]
     Config(String),
+    /// Another architecture, or a variant that computes something else.
     #[error("this is no GPT-2 that can be trained here: {0}")]
     Unsupported(String),
+    /// Tensors that are missing or misshapen.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
 }

@@ -29,6 +29,8 @@ pub struct Generator {
 }
 
 impl Generator {
+    /// A generator of text from these parameters.
+    ///
     /// # Errors
     ///
     /// [`StageError`] when `parameters` are not those of the whole model on `device`.

@@ -1,9 +1,9 @@
-//! What a worker computes and the aggregation server averages: models, optimizer, parameters, self-benchmark. Builds
-//! natively and for wasm32.
+//! What a worker computes and the aggregation server averages: models, optimizer, parameters, self-benchmark.
+//! Builds natively and for wasm32.
 //!
-//! A model computes on a [`device::Device`]: the processor, through this crate's own kernels, or WebGPU, through burn.
-//! Everything that may read from a device is async, because a browser cannot block on a GPU. A module uses those below it,
-//! never those above:
+//! A model computes on a [`device::Device`]: the processor, through this crate's own kernels, or WebGPU,
+//! through burn. Everything that may read from a device is async, because a browser cannot block on a GPU. A
+//! module uses those below it, never those above:
 //!
 //! | module | has |
 //! |---|---|
@@ -15,6 +15,8 @@
 //! | `cpu`, `gpu` | the layers as kernels for the processor, and as functions on burn's tensors |
 //! | [`parameters`] | named parameters with gradients and moments, from and to safetensors files |
 //! | [`device`], [`init`] | where to compute, and the counter-based random numbers |
+
+#![deny(missing_docs, unreachable_pub)]
 
 pub mod aggregation;
 pub mod checkpoint;

@@ -18,7 +18,9 @@ const PASSES: usize = 9;
 /// Seconds on one micro-batch of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
+    /// One layer; zeros for a model without any.
     pub layer: PassSeconds,
+    /// Token and position tables.
     pub embedding: PassSeconds,
     /// Final norm, LM head and loss, both ways.
     pub head_seconds: f64,

@@ -15,7 +15,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// R = N * T.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.sequences * self.tokens
     }
 }

@@ -4,10 +4,12 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("`{0}` is not a link; give the one that the coordinator printed, such as http://127.0.0.1:8080")]
+    /// The text has no scheme, no host, or another scheme.
     NotALink(String),
     #[error(
         "links that begin with https are not supported by this program yet; use the coordinator's http link"
     )]
+    /// A link that needs TLS.
     NoTls,
 }
 

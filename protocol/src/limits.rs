@@ -13,11 +13,11 @@ pub const LABEL: usize = 128;
 pub const SENTENCE: usize = 512;
 /// Characters of a bearer token.
 pub const TOKEN: usize = 256;
-/// Losses in a step report, one per micro-batch.
+/// Micro-batches of a step, each with a loss in the step's report.
 pub const LOSSES: usize = 4096;
 /// Bytes of padding in a probe or its answer.
 pub const PROBE: usize = 4 << 20;
-/// Hops of one assignment.
+/// Hops of a plan, and layers of a model.
 pub const HOPS: usize = 1024;
 /// Blobs of one assignment or evaluation.
 pub const BLOBS: usize = 1024;

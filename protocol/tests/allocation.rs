@@ -9,7 +9,7 @@ use std::{
     cell::Cell,
 };
 
-use common::{Damage, Sent, apply_damage, damage, from_worker, to_worker};
+use common::{Damage, Sent, apply_damage, damage, framed, from_worker, to_worker};
 use proptest::prelude::*;
 use protocol::{
     frame::{self, MAX_DECODE_MEMORY},
@@ -70,13 +70,6 @@ fn peak_of<M: FrameHeader>(bytes: &[u8]) -> usize {
     peak
 }
 
-fn framed(header: &[u8]) -> Vec<u8> {
-    let mut frame = vec![protocol::VERSION];
-    frame.extend((header.len() as u32).to_le_bytes());
-    frame.extend(header);
-    frame
-}
-
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -115,7 +108,7 @@ fn worst_of_claims<M: FrameHeader>() -> usize {
                         let mut header = start.clone();
                         header.extend(varint(claim));
                         header.resize(size, filler);
-                        worst = worst.max(peak_of::<M>(&framed(&header)));
+                        worst = worst.max(peak_of::<M>(&framed(&header, &[])));
                     }
                 }
             }
@@ -138,9 +131,9 @@ fn takes_no_more<M: FrameHeader>(sent: &Sent<M>, damage: &[Damage], filler: u8) 
     let mut header = postcard::to_stdvec(&sent.message).unwrap();
     apply_damage(&mut header, damage);
     header.truncate(HEADER_BYTES);
-    prop_assert!(peak_of::<M>(&framed(&header)) <= MAX_DECODE_MEMORY);
+    prop_assert!(peak_of::<M>(&framed(&header, &[])) <= MAX_DECODE_MEMORY);
     header.resize(HEADER_BYTES, filler);
-    prop_assert!(peak_of::<M>(&framed(&header)) <= MAX_DECODE_MEMORY);
+    prop_assert!(peak_of::<M>(&framed(&header, &[])) <= MAX_DECODE_MEMORY);
     Ok(())
 }
 

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fmt::Debug;
 
+use common::framed;
 use protocol::{
     VERSION,
     blob::{BlobHash, BlobRef},
@@ -36,19 +39,9 @@ fn decode(bytes: &[u8]) -> Result<Frame<'_, FromWorker>, FrameError> {
     frame::decode(bytes)
 }
 
-/// A frame as a sender without checks would write it.
-fn unchecked(message: &impl FrameHeader, payload: &[u8]) -> Vec<u8> {
-    let header = postcard::to_stdvec(message).unwrap();
-    let mut frame = vec![VERSION];
-    frame.extend((header.len() as u32).to_le_bytes());
-    frame.extend(header);
-    frame.extend(payload);
-    frame
-}
-
 /// Refused alike on both sides of the wire.
 fn refused<M: FrameHeader + Debug>(message: &M, payload: &[u8]) -> FrameError {
-    let error = frame::decode::<M>(&unchecked(message, payload)).unwrap_err();
+    let error = frame::decode::<M>(&framed(&postcard::to_stdvec(message).unwrap(), payload)).unwrap_err();
     assert_eq!(frame::encode(message, payload).unwrap_err(), error);
     error
 }

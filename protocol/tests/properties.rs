@@ -7,8 +7,8 @@ mod common;
 use std::{fmt::Debug, num::NonZeroUsize};
 
 use common::{
-    Damage, Sent, apply_damage, damage, encoding, float_encoding, from_worker, relayed, shape, to_worker,
-    values,
+    Damage, Sent, apply_damage, damage, encoding, float_encoding, framed, from_worker, relayed, shape,
+    to_worker, values,
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 use protocol::{
@@ -21,15 +21,6 @@ use protocol::{
         int8, top_k,
     },
 };
-
-/// The frame of a header given as bytes.
-fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![protocol::VERSION];
-    frame.extend((header.len() as u32).to_le_bytes());
-    frame.extend(header);
-    frame.extend(payload);
-    frame
-}
 
 /// What reading a frame must give, whoever wrote it: a message that can be sent on, with a payload whose
 /// decoding is finite or a typed error; or an error that can be told to the sender.

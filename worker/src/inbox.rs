@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn frames_come_out_in_order_and_those_put_back_come_first() {
         let inbox = Inbox::default();
-        [1, 2, 3].map(|frame| inbox.push(vec![frame]));
+        (1..=3).for_each(|frame| inbox.push(vec![frame]));
         let taken = vec![inbox.pop().unwrap(), inbox.pop().unwrap()];
         inbox.put_back(taken);
         let order: Vec<u8> = std::iter::from_fn(|| inbox.pop()).flatten().collect();

@@ -214,13 +214,15 @@ impl PipelineTask {
         Ok(out)
     }
 
+    /// What a pass is for the clock.
     fn compute(&self, op: Op) -> Option<Compute<'_>> {
-        let (hop, work): (_, fn(&Part) -> Compute<'_>) = match op {
-            Op::Forward { hop, .. } | Op::Loss { hop, pass: Pass::Validate { .. } } => (hop, Compute::Forward),
-            Op::Loss { hop, .. } => (hop, Compute::Loss),
-            Op::Backward { hop, .. } => (hop, Compute::Backward),
-        };
-        self.part(hop).map(work)
+        match op {
+            Op::Forward { hop, .. } | Op::Loss { hop, pass: Pass::Validate { .. } } => {
+                self.part(hop).map(Compute::Forward)
+            }
+            Op::Loss { hop, .. } => self.part(hop).map(Compute::Loss),
+            Op::Backward { hop, .. } => self.part(hop).map(Compute::Backward),
+        }
     }
 
     async fn report(

@@ -15,7 +15,7 @@ use crate::{
     session::{Session, Stage},
 };
 
-/// The module that Trunk writes beside the worker's own: it loads the wasm and starts it.
+/// `wasm-worker/loader.js`: it loads the training program and starts it.
 const PROGRAM: &str = "/worker_loader.js";
 
 /// How long a worker may take to say goodbye before it is ended without one. It may be deep in a step.

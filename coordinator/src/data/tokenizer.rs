@@ -28,7 +28,7 @@ impl TokenizerKind {
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Characters, Self::Gpt2];
 
     /// The name in `run.toml`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
             Self::Characters => "characters",

@@ -22,14 +22,23 @@ pub enum Aggregator {
     ///
     /// Where fewer than 2 trim + 1 contributions have arrived, as many are dropped as leave one or two: the
     /// rule is then the median, so that a thin round still gives an update, and never a less robust one.
-    TrimmedMean { trim: u32 },
+    TrimmedMean {
+        /// Values dropped at either end.
+        trim: u32,
+    },
     /// Per coordinate; of an even count the mean of the two middle values.
     Median,
+    /// Karimireddy, He and Jaggi, <https://arxiv.org/abs/2012.10333>:
     /// `iterations` times v += mean_i((x_i - v) min(1, radius / |x_i - v|)), from the previous update, or
     /// from zero in the first round.
     ///
     /// Without a radius, the median length of the contributions.
-    CentredClip { radius: Option<f64>, iterations: u32 },
+    CentredClip {
+        /// Longest difference from v that counts in full; None: the median length.
+        radius: Option<f64>,
+        /// Steps towards the middle, at least 1.
+        iterations: u32,
+    },
 }
 
 /// Columns per piece of work.

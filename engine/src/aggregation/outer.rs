@@ -10,8 +10,14 @@ use super::AggregateError;
 pub enum OuterStep {
     /// weights += delta.
     Mean,
-    /// SGD with Nesterov momentum on the negative delta, as in DiLoCo: see [`Outer::step`].
-    Nesterov { learning_rate: f64, momentum: f64 },
+    /// SGD with Nesterov momentum on the negative delta: see [`Outer::step`]. As in DiLoCo (Douillard et al.,
+    /// <https://arxiv.org/abs/2311.08105>).
+    Nesterov {
+        /// Of the outer step; 0.7 in DiLoCo.
+        learning_rate: f64,
+        /// In [0, 1); 0.9 in DiLoCo.
+        momentum: f64,
+    },
 }
 
 /// The outer optimizer of one block or table.

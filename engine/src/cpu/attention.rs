@@ -16,13 +16,13 @@ use crate::sizes::Sizes;
 const TILE: usize = 64;
 
 /// What the backward pass needs beside q, k, v and the output.
-pub(crate) struct Kept {
+pub(crate) struct Saved {
     /// ln(sum of exp(score)) per head and query, [N, h, T].
     log_sums: Vec<f32>,
 }
 
 /// `qkv` is [R, 3d]; the output is [R, d], heads side by side.
-pub(crate) fn forward(qkv: &[f32], sizes: Sizes) -> (Vec<f32>, Kept) {
+pub(crate) fn forward(qkv: &[f32], sizes: Sizes) -> (Vec<f32>, Saved) {
     let Sizes { sequences, tokens, width, heads } = sizes;
     let size = width / heads;
     let mut log_sums = vec![0.0; sequences * heads * tokens];
@@ -34,16 +34,16 @@ pub(crate) fn forward(qkv: &[f32], sizes: Sizes) -> (Vec<f32>, Kept) {
     });
     let mut out = vec![0.0; sizes.rows() * width];
     interleave(&by_head, 1, sizes, &mut out);
-    (out, Kept { log_sums })
+    (out, Saved { log_sums })
 }
 
 /// Gradient of `qkv` [R, 3d] from that of the output, `dout` [R, d].
-pub(crate) fn backward(qkv: &[f32], out: &[f32], dout: &[f32], kept: &Kept, sizes: Sizes) -> Vec<f32> {
+pub(crate) fn backward(qkv: &[f32], out: &[f32], dout: &[f32], saved: &Saved, sizes: Sizes) -> Vec<f32> {
     let Sizes { sequences, tokens, width, heads } = sizes;
     let size = width / heads;
     let mut by_head = vec![0.0; sequences * heads * 3 * tokens * size];
     let pieces: Vec<_> =
-        by_head.chunks_mut(3 * tokens * size).zip(kept.log_sums.chunks(tokens)).enumerate().collect();
+        by_head.chunks_mut(3 * tokens * size).zip(saved.log_sums.chunks(tokens)).enumerate().collect();
     parallel::each(pieces, |(index, (gradients, log_sums))| {
         let start = (index / heads) * tokens * width + (index % heads) * size;
         let head = Head::new(qkv, index, sizes);
@@ -173,7 +173,7 @@ vectorised! {
         }
     }
 
-    /// The same weights, from the kept sums.
+    /// The same weights, from the saved sums.
     fn weights_again(scores: &mut [f32], keys: usize, start: usize, log_sums: &[f32]) {
         for (row, (scores, log_sum)) in scores.chunks_exact_mut(keys).zip(log_sums).enumerate() {
             let (seen, unseen) = scores.split_at_mut(start + row + 1);

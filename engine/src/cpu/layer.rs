@@ -8,11 +8,11 @@ use super::{
 use crate::{parameters::CpuParameter, sizes::Sizes};
 
 /// What the backward pass needs. Normalised rows and GELUs are computed again: they are cheap.
-pub(crate) struct Kept {
+pub(crate) struct Saved {
     x: Vec<f32>,
     norm_1: Statistics,
     qkv: Vec<f32>,
-    attention: attention::Kept,
+    attention: attention::Saved,
     attended: Vec<f32>,
     x1: Vec<f32>,
     norm_2: Statistics,
@@ -21,7 +21,7 @@ pub(crate) struct Kept {
 }
 
 /// x [R, d] to y [R, d]; `parameters` as in [`crate::gpt2::shapes::LAYER_SUFFIXES`].
-pub(crate) fn forward(x: Vec<f32>, parameters: &[CpuParameter], sizes: Sizes) -> (Vec<f32>, Kept) {
+pub(crate) fn forward(x: Vec<f32>, parameters: &[CpuParameter], sizes: Sizes) -> (Vec<f32>, Saved) {
     let (rows, d) = (sizes.rows(), sizes.width);
     let w = |index: usize| parameters[index].value();
     let norm_1 = norm::statistics(&x, d);
@@ -39,13 +39,18 @@ pub(crate) fn forward(x: Vec<f32>, parameters: &[CpuParameter], sizes: Sizes) ->
     let activated = gelu::biased(&mut h, w(9));
     let mut y = biased(Some(&x1), w(11), rows);
     product(&mut y, Into::Add, Matrix::new(&activated, rows, 4 * d), Matrix::new(w(10), 4 * d, d));
-    (y, Kept { x, norm_1, qkv, attention, attended, x1, norm_2, h })
+    (y, Saved { x, norm_1, qkv, attention, attended, x1, norm_2, h })
 }
 
 /// Gradient of y to that of x; adds to the gradients of `parameters`.
-pub(crate) fn backward(dy: Vec<f32>, kept: Kept, parameters: &mut [CpuParameter], sizes: Sizes) -> Vec<f32> {
+pub(crate) fn backward(
+    dy: Vec<f32>,
+    saved: Saved,
+    parameters: &mut [CpuParameter],
+    sizes: Sizes,
+) -> Vec<f32> {
     let rows = sizes.rows();
-    let Kept { x, norm_1, qkv, attention, attended, x1, norm_2, h } = kept;
+    let Saved { x, norm_1, qkv, attention, attended, x1, norm_2, h } = saved;
 
     let activated = gelu::apply(&h);
     let mut dh = linear(&dy, &activated, rows, parameters, 10);

@@ -12,18 +12,18 @@ pub(crate) struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// `rows` x `columns`, row major.
-    pub fn new(values: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub(crate) fn new(values: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
 
     /// Row major with `stride` numbers from one row to the next.
-    pub fn strided(values: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn strided(values: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         assert!(span(rows, columns, stride) <= values.len(), "a matrix must lie inside its slice");
         Matrix { values, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
     /// The transposed matrix, without moving anything.
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Matrix {
             rows: self.columns,
             columns: self.rows,

@@ -12,7 +12,7 @@ pub(crate) fn grain(rows: usize, row_len: usize) -> usize {
 mod imp {
     use rayon::prelude::*;
 
-    pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
+    pub(crate) fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
         if items.len() < 2 {
             items.into_iter().for_each(work);
         } else {
@@ -20,7 +20,7 @@ mod imp {
         }
     }
 
-    pub fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
         if items.len() < 2 {
             items.into_iter().map(work).collect()
         } else {

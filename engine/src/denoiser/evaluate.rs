@@ -13,13 +13,14 @@ use crate::device::Device;
 /// Key of what is drawn for `alone`, apart from the sweeps' own draws.
 const ALONE: u64 = 1 << 32;
 
-/// The scores of one held-out batch of `windows` [N, T + 1], computed on the processor; `files` together hold all blocks and
-/// the table, `seed` is the key of the noise, `draws` the number of sweeps of [`Scores::many_draws`].
+/// The scores of one held-out batch of `windows` [N, T + 1], computed on the processor; `files` together hold
+/// all blocks and the table, `seed` is the key of the noise, `draws` the number of sweeps of
+/// [`Scores::many_draws`].
 ///
 /// # Errors
 ///
-/// [`BlockError`] for files that are damaged or of another run, for windows that do not fit, and for logits that are not
-/// finite.
+/// [`BlockError`] for files that are damaged or of another run, for windows that do not fit, and for logits
+/// that are not finite.
 pub async fn measure<B: AsRef<[u8]>>(
     run: &RunSpec,
     files: &[B],
@@ -32,8 +33,8 @@ pub async fn measure<B: AsRef<[u8]>>(
     evaluate(&model, windows, shape, seed, draws, async || {}).await
 }
 
-/// Measures one batch of windows [N, T + 1]. Noise comes from `seed` and counters: the same on every device, as far as
-/// its floats are. `yield_now` is awaited between passes: in a tab it yields to the event loop.
+/// Measures one batch of windows [N, T + 1]. Noise comes from `seed` and counters: the same on every device,
+/// as far as its floats are. `yield_now` is awaited between passes: in a tab it yields to the event loop.
 ///
 /// # Errors
 ///

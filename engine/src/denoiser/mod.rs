@@ -1,9 +1,9 @@
 //! Block mode: a language model as B denoisers that are trained apart and composed at inference.
 //!
-//! After DiffusionBlocks (Shing, Koyama and Akiba, <https://arxiv.org/abs/2506.14202>) with EDM preconditioning
-//! (Karras et al., <https://arxiv.org/abs/2206.00364>). V tokens, width d, T positions; E [V, d] is a table that all
-//! blocks share, `codes` are its rows over their length; x are the tokens read, y those that follow them. One sigma
-//! per sequence, sigma_data = 0.5:
+//! After DiffusionBlocks (Shing, Koyama and Akiba, <https://arxiv.org/abs/2506.14202>) with EDM
+//! preconditioning (Karras et al., <https://arxiv.org/abs/2206.00364>). V tokens, width d, T positions; E [V,
+//! d] is a table that all blocks share, `codes` are its rows over their length; x are the tokens read, y
+//! those that follow them. One sigma per sequence, sigma_data = 0.5:
 //!
 //! ```text
 //! z      = codes[y] + sigma * eps                         eps ~ N(0, I)

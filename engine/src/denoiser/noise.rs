@@ -2,8 +2,22 @@
 //!
 //! A noise level sigma follows a log-normal law, `ln sigma ~ N(mean, deviation^2)`, whose distribution
 //! function is F. [sigma_min, sigma_max] is cut into B pieces of equal F, and block 0 owns the highest
-//! (DESIGN 4.2, after DiffusionBlocks). Everything is f64 and uses `libm` alone, so that a tab, a native
-//! worker and the coordinator compute the same bits.
+//! (after DiffusionBlocks, Shing, Koyama and Akiba, <https://arxiv.org/abs/2506.14202>):
+//!
+//! ```text
+//! F(s)           = Phi((ln s - mean) / deviation)
+//! boundaries     s_i = Finv(q_i), q_i evenly spaced from F(sigma_min) to F(sigma_max), i = 0..B
+//! training range [max(lo / r, sigma_min), min(hi r, sigma_max)], r = (hi / lo)^gamma, of a block that owns [lo, hi]
+//! training sigma Finv(u), u uniform in F of the training range
+//! sweep          T points evenly spaced in F from sigma_max down to sigma_min, both included; of one step [sigma_max]
+//! ```
+//!
+//! Everything is f64 and uses `libm` alone, so that a tab, a native worker and the coordinator compute the
+//! same bits. F and Finv are clamped at the ends.
+//!
+//! Why sigma is in [1, 10] unless a run says otherwise: a target of length 1 in noise of deviation sigma
+//! carries at most 1 / (2 sigma^2) nats, so that below about 0.5 the target leaks through z and the context
+//! is ignored.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -13,24 +27,43 @@ pub const SIGMA_DATA: f64 = 0.5;
 /// Why a noise schedule cannot be made. Every message names the field of `run.toml`.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoiseError {
+    /// Not finite, or not above 0.
     #[error("blocks.sigma_min is {0}: give a finite number above 0, such as 1.0")]
     SigmaMin(f64),
+    /// Not finite, or not above sigma_min.
     #[error("blocks.sigma_max is {sigma_max}: give a finite number above blocks.sigma_min, {sigma_min}")]
-    SigmaMax { sigma_min: f64, sigma_max: f64 },
+    SigmaMax {
+        /// As the run says.
+        sigma_min: f64,
+        /// As the run says.
+        sigma_max: f64,
+    },
+    /// B is 0.
     #[error("blocks.count is 0: give at least 1 block")]
     NoBlocks,
+    /// Not finite, or negative.
     #[error("blocks.gamma is {0}: give a finite number of at least 0, such as 0.1")]
     Gamma(f64),
+    /// Not finite.
     #[error("blocks.p_mean is {0}: give a finite number, such as -1.2")]
     Mean(f64),
+    /// Not finite, or not above 0.
     #[error("blocks.p_std is {0}: give a finite number above 0, such as 1.2")]
     Deviation(f64),
+    /// Two boundaries would be one number in f64.
     #[error(
         "blocks.sigma_min to blocks.sigma_max, {sigma_min} to {sigma_max}, has too little of the noise law \
          to be cut into blocks.count = {blocks} pieces: move the range towards exp(blocks.p_mean), raise \
          blocks.p_std, or use fewer blocks"
     )]
-    TooFine { sigma_min: f64, sigma_max: f64, blocks: u32 },
+    TooFine {
+        /// As the run says.
+        sigma_min: f64,
+        /// As the run says.
+        sigma_max: f64,
+        /// B.
+        blocks: u32,
+    },
 }
 
 /// Phi(x) = erfc(-x / sqrt(2)) / 2, the standard normal distribution function.

@@ -1,8 +1,8 @@
 //! A replica's round done again, and how far what it sent lies from that: the ground for spot checks.
 //!
-//! Weights, windows and noise follow from published files and numbers. Only AdamW's moments stay on the worker: a round
-//! that began with some is done again with all rounds before it, back to the one that began without. With
-//! `rounds.moments = "fresh"` every round does.
+//! Weights, windows and noise follow from published files and numbers. Only AdamW's moments stay on the
+//! worker: a round that began with some is done again with all rounds before it, back to the one that began
+//! without. With `rounds.moments = "fresh"` every round does.
 
 use protocol::{
     delta::{DeltaEncoding, DeltaError, DeltaExpectation, decode},
@@ -15,8 +15,8 @@ use crate::device::Device;
 
 /// Largest distance of an honest delta from the one done again, over the length of the latter.
 ///
-/// Processors and GPUs round differently, and AdamW turns a gradient's sign into a whole step where gradients are near
-/// zero; the encodings add their own error.
+/// Processors and GPUs round differently, and AdamW turns a gradient's sign into a whole step where gradients
+/// are near zero; the encodings add their own error.
 pub fn tolerance(encoding: DeltaEncoding) -> f64 {
     match encoding {
         // A tab's processor was measured 5e-4 off a native one; a GPU may be further off.
@@ -31,18 +31,25 @@ pub fn tolerance(encoding: DeltaEncoding) -> f64 {
 /// Why a piece of work cannot be done again.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecheckError {
+    /// The chain of rounds begins in one whose work is nowhere written down.
     #[error(
         "its moments come from a round that did not count, so they are not known; with rounds.moments = \"fresh\" every \
          round begins without"
     )]
     Unknown,
+    /// The chain of rounds begins in one whose files are gone.
     #[error(
         "its moments go back to round {since}, which is no longer kept; keep more with snapshots.keep, or set \
          rounds.moments = \"fresh\""
     )]
-    Forgotten { since: u64 },
+    Forgotten {
+        /// The round that began without moments.
+        since: u64,
+    },
+    /// Files or windows that do not fit the run.
     #[error(transparent)]
     Block(#[from] BlockError),
+    /// A file that is not the delta of this work.
     #[error(transparent)]
     Delta(#[from] DeltaError),
 }
@@ -54,14 +61,15 @@ pub struct Step {
     pub seed: u64,
     /// The block's and the table's base.
     pub files: [Vec<u8>; 2],
-    /// [H, N, T + 1]
+    /// Token ids [H, N, T + 1].
     pub windows: Vec<u32>,
+    /// One for each of the H local steps.
     pub learning_rates: Vec<f64>,
 }
 
-/// Does the last of these rounds again on the processor, after those before it: the first began without moments, and all
-/// are of one worker at one block. Gives the table's delta, then those of the block's tensors, in the order of
-/// [`super::shapes::of_replica`].
+/// Does the last of these rounds again on the processor, after those before it: the first began without
+/// moments, and all are of one worker at one block. Gives the table's delta, then those of the block's
+/// tensors, in the order of [`super::shapes::of_replica`].
 ///
 /// # Errors
 ///

@@ -19,18 +19,34 @@ use crate::{
 /// Why a block cannot be trained or asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BlockError {
+    /// A run of pipeline mode.
     #[error("the run is not in block mode: it has no [blocks]")]
     NotBlockMode,
+    /// A block beyond the last, or blocks that are missing or out of order.
     #[error("there is no block {block}: the model has {count}")]
-    NoSuchBlock { block: u32, count: u32 },
+    NoSuchBlock {
+        /// Its index.
+        block: u32,
+        /// B.
+        count: u32,
+    },
+    /// Layers that B does not divide.
     #[error(
         "model.layers is {layers}, which {count} blocks cannot share evenly; make it a multiple of blocks.count"
     )]
-    Layers { layers: u32, count: u32 },
+    Layers {
+        /// Of the whole model.
+        layers: u32,
+        /// B.
+        count: u32,
+    },
+    /// A range of sigma that makes no sense.
     #[error(transparent)]
     Noise(#[from] NoiseError),
+    /// Input that does not fit, or a result that is not finite.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// Files that are damaged or of another run.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
 }
@@ -108,14 +124,17 @@ impl Replica {
         Ok(Replica { model, optimizer, block, schedule, device: device.clone(), parameters })
     }
 
+    /// Its index, from 0: block 0 owns the highest range of sigma.
     pub fn block(&self) -> u32 {
         self.block
     }
 
+    /// The ranges of sigma of all blocks.
     pub fn schedule(&self) -> &NoiseSchedule {
         &self.schedule
     }
 
+    /// The whole model's sizes.
     pub fn model(&self) -> &ModelSpec {
         &self.model
     }
@@ -146,7 +165,8 @@ impl Replica {
         Ok(())
     }
 
-    pub(crate) fn parameters(&self) -> &ParameterSet {
+    /// The table and the block's own parameters, in the order of [`shapes::of_replica`].
+    pub fn parameters(&self) -> &ParameterSet {
         &self.parameters
     }
 
@@ -252,18 +272,20 @@ impl Replica {
         Ok(self.outcome(x, z, sigma, shape).await?.1)
     }
 
-    /// zhat [N, T, d] and logits [N, T, V].
-    pub(crate) async fn outcome(
+    /// zhat [N, T, d] and logits [N, T, V] of noisy codes z [N, T, d] with the context x [N, T]; one sigma a
+    /// sequence.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Stage`] for input that does not fit.
+    pub async fn outcome(
         &self,
         x: &[u32],
         z: &[f32],
         sigma: &[f32],
         shape: [usize; 2],
     ) -> Result<(Vec<f32>, Vec<f32>), BlockError> {
-        let sizes = self.sizes(x, shape)?;
-        check_length("the noisy codes", z.len(), sizes.rows() * sizes.width)?;
-        check_length("the sigmas", sigma.len(), sizes.sequences)?;
-        let noise: Vec<_> = sigma.iter().map(|&sigma| Preconditioning::at(f64::from(sigma))).collect();
+        let (sizes, noise) = self.check_noisy(x, z, sigma, shape)?;
         match (self.parameters.store(), &self.device) {
             (Store::Cpu(parameters), Device::Cpu) => Ok(cpu::denoise(x, z, &noise, parameters, sizes)),
             (Store::Burn(parameters), Device::Burn(device)) => {
@@ -275,17 +297,20 @@ impl Replica {
         }
     }
 
-    /// What enters the layers, [N, T, d].
-    #[cfg(feature = "golden")]
-    pub(crate) async fn entry(
+    /// h0 [N, T, d], which enters the layers, of noisy codes z [N, T, d] with the context x [N, T]; one sigma
+    /// a sequence.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Stage`] for input that does not fit.
+    pub async fn layer_input(
         &self,
         x: &[u32],
         z: &[f32],
         sigma: &[f32],
         shape: [usize; 2],
     ) -> Result<Vec<f32>, BlockError> {
-        let sizes = self.sizes(x, shape)?;
-        let noise: Vec<_> = sigma.iter().map(|&sigma| Preconditioning::at(f64::from(sigma))).collect();
+        let (sizes, noise) = self.check_noisy(x, z, sigma, shape)?;
         match (self.parameters.store(), &self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
                 let table = parameters[shapes::index::TABLE].value();
@@ -298,6 +323,21 @@ impl Replica {
             }
             _ => Err(StageError::Mixed.into()),
         }
+    }
+
+    /// Checks what a block is asked about; gives its sizes and what follows from each sigma.
+    fn check_noisy(
+        &self,
+        x: &[u32],
+        z: &[f32],
+        sigma: &[f32],
+        shape: [usize; 2],
+    ) -> Result<(Sizes, Vec<Preconditioning>), StageError> {
+        let sizes = self.sizes(x, shape)?;
+        check_length("the noisy codes", z.len(), sizes.rows() * sizes.width)?;
+        check_length("the sigmas", sigma.len(), sizes.sequences)?;
+        let noise = sigma.iter().map(|&sigma| Preconditioning::at(f64::from(sigma))).collect();
+        Ok((sizes, noise))
     }
 
     fn sizes(&self, x: &[u32], [sequences, tokens]: [usize; 2]) -> Result<Sizes, StageError> {

@@ -16,7 +16,7 @@ pub struct Task {
     pub shape: [usize; 2],
 }
 
-/// A round under way on one replica, which must not be trained otherwise meanwhile.
+/// A round in progress on one replica, which must not be trained otherwise meanwhile.
 pub struct LocalRound {
     task: Task,
     /// The weights it began with.
@@ -46,6 +46,7 @@ impl LocalRound {
         self.task.learning_rates.len()
     }
 
+    /// Local steps done so far.
     pub fn steps_done(&self) -> usize {
         self.done
     }

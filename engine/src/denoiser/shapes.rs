@@ -6,7 +6,7 @@
 use protocol::spec::ModelSpec;
 
 use crate::{
-    gpt2::shapes::{self, LAYER_SUFFIXES},
+    gpt2::shapes::{self, LAYER_SUFFIXES, LAYER_TENSORS},
     init::Start,
     parameters::ParameterShape,
 };
@@ -19,19 +19,21 @@ pub const TIME_FEATURES: usize = 256;
 
 /// Where a block's parameters lie in a replica's set, after the table at 0.
 pub(crate) mod index {
-    pub const TABLE: usize = 0;
-    pub const NOISE_IN: usize = 1;
-    pub const POSITIONS: usize = 2;
-    pub const TIME_0: usize = 3;
-    pub const TIME_2: usize = 5;
-    pub const LAYERS: usize = 7;
+    use super::LAYER_TENSORS;
+
+    pub(crate) const TABLE: usize = 0;
+    pub(crate) const NOISE_IN: usize = 1;
+    pub(crate) const POSITIONS: usize = 2;
+    pub(crate) const TIME_0: usize = 3;
+    pub(crate) const TIME_2: usize = 5;
+    pub(crate) const LAYERS: usize = 7;
 
     /// Final norm's weight, its bias and the scale of the logits come after the layers.
-    pub fn final_norm(layers: usize) -> usize {
-        LAYERS + 12 * layers
+    pub(crate) fn final_norm(layers: usize) -> usize {
+        LAYERS + LAYER_TENSORS * layers
     }
 
-    pub fn logit_scale(layers: usize) -> usize {
+    pub(crate) fn logit_scale(layers: usize) -> usize {
         final_norm(layers) + 2
     }
 }

@@ -1,7 +1,15 @@
 //! Inference: one sweep from noise through all blocks.
 //!
-//! At step t of T = B the block that owns sigma_t gives logits; z moves towards the codes they point at, by an Euler
-//! step of the probability-flow equation, and after the last block's logits there is no further step.
+//! At step t of T = B the block that owns sigma_t gives logits; z moves towards the codes they point at, by
+//! an Euler step of the probability-flow equation, and after the last block's logits there is no further
+//! step:
+//!
+//! ```text
+//! z0 = sqrt(1 + sigma_max^2) N(0, I)
+//! for t < T - 1:  logits = block t of z at s_t;  target = softmax(logits) codes
+//!                 z <- z + (s_{t+1} - s_t) (z - target) / s_t
+//! the last block, at sigma_min, gives the answer
+//! ```
 
 use protocol::spec::RunSpec;
 
@@ -53,24 +61,28 @@ impl Composed {
         Composed::new(blocks.collect::<Result<_, _>>()?).await
     }
 
+    /// The ranges of sigma of all blocks.
     pub fn schedule(&self) -> &NoiseSchedule {
         self.blocks[0].schedule()
     }
 
+    /// All blocks, in order.
     pub fn blocks(&self) -> &[Replica] {
         &self.blocks
     }
 
+    /// d.
     pub fn width(&self) -> usize {
         self.blocks[0].model().width as usize
     }
 
+    /// V.
     pub fn vocabulary(&self) -> usize {
         self.blocks[0].model().vocabulary as usize
     }
 
-    /// `codes[targets] + sigma * eps`: what a block sees in training.
-    pub(crate) fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], shape: [usize; 2]) -> Vec<f32> {
+    /// `codes[targets] + sigma * eps`, [N, T, d]: what a block sees in training. One sigma a sequence.
+    pub fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], shape: [usize; 2]) -> Vec<f32> {
         let [sequences, tokens] = shape;
         let sizes = crate::sizes::Sizes { sequences, tokens, width: self.width(), heads: 1 };
         self.codes.noised(targets, sigma, eps, sizes)
@@ -99,8 +111,12 @@ impl Composed {
         self.states(x, z0, shape, &mut states).await
     }
 
-    /// The same, with z before each step in `states`.
-    pub(crate) async fn states(
+    /// The same, with z [N, T, d] before each step added to `states`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Composed::sweep`].
+    pub async fn states(
         &self,
         x: &[u32],
         z0: Vec<f32>,

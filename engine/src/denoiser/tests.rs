@@ -3,10 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use futures::executor::block_on;
-use protocol::{
-    delta::DeltaEncoding,
-    spec::{BlockSpec, RunSpec},
-};
+use protocol::spec::{BlockSpec, RunSpec};
 
 use super::{BlockError, LocalRound, Replica, Task, Weights, evaluate::evaluate, sweep::Composed};
 use crate::device::Device;
@@ -15,17 +12,9 @@ const SHAPE: [usize; 2] = [3, 6];
 
 /// A run of block mode with so many blocks of one layer each.
 fn run(count: u32) -> RunSpec {
-    let mut run = testkit::fixtures::run();
+    let mut run = testkit::fixtures::block_run();
     run.model.layers = count;
-    run.blocks = Some(BlockSpec {
-        count,
-        sigma_min: 1.0,
-        sigma_max: 10.0,
-        p_mean: -1.2,
-        p_std: 1.2,
-        gamma: 0.1,
-        delta: DeltaEncoding::F32,
-    });
+    run.blocks = run.blocks.map(|blocks| BlockSpec { count, ..blocks });
     run
 }
 

@@ -74,6 +74,7 @@ impl Weights {
         (self.table.len() + blocks) as u64
     }
 
+    /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

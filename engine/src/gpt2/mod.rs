@@ -1,7 +1,8 @@
 //! GPT-2 in parts, as the workers of pipeline mode hold it.
 //!
-//! Pre-LN transformer: learned positions, causal attention, tanh GELU, an MLP of 4 d, layer norm epsilon 1e-5, a final
-//! layer norm and an LM head, no dropout. [`shapes`] has names and shapes of the parameters, [`Stage`] the passes.
+//! Pre-LN transformer: learned positions, causal attention, tanh GELU, an MLP of 4 d, layer norm epsilon
+//! 1e-5, a final layer norm and an LM head, no dropout. [`shapes`] has names and shapes of the parameters,
+//! [`Stage`] the passes.
 
 mod parameters;
 mod part;

@@ -18,8 +18,11 @@ pub const FINAL_NORM_BIAS: &str = "transformer.ln_f.bias";
 /// LM head [V, d] of an untied model.
 pub const LM_HEAD: &str = "lm_head.weight";
 
-/// Parameters of one layer, in the order of [`layer`].
-pub const LAYER_SUFFIXES: [&str; 12] = [
+/// Tensors of one layer.
+pub const LAYER_TENSORS: usize = 12;
+
+/// Names of one layer's tensors after its prefix, in the order of [`layer`].
+pub const LAYER_SUFFIXES: [&str; LAYER_TENSORS] = [
     "ln_1.weight",
     "ln_1.bias",
     "attn.c_attn.weight",
@@ -67,7 +70,7 @@ pub fn layer(model: &ModelSpec, index: u32) -> Vec<ParameterShape> {
     let d = model.width as usize;
     let matrix = Start::Normal(0.02);
     let residual = Start::Normal(0.02 / libm::sqrt(2.0 * model.layers as f64));
-    let rows: [(Vec<usize>, Start); 12] = [
+    let rows: [(Vec<usize>, Start); LAYER_TENSORS] = [
         (vec![d], Start::Ones),
         (vec![d], Start::Zeros),
         (vec![d, 3 * d], matrix),

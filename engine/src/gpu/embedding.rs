@@ -1,6 +1,6 @@
 //! Token table plus position table.
 
-use burn::tensor::{Int, Tensor, module};
+use burn_tensor::{Int, Tensor, module};
 
 /// Hidden states [N, T, d] of the ids [N, T], all below V. `table` is [V * d], `positions` [P * d], P >= T.
 pub(crate) fn forward(

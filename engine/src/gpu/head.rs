@@ -1,6 +1,6 @@
 //! Final layer norm, LM head and cross-entropy.
 
-use burn::tensor::{IndexingUpdateOp, Int, Tensor, module};
+use burn_tensor::{IndexingUpdateOp, Int, Tensor, module};
 
 use super::layer::EPSILON;
 

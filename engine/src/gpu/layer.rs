@@ -1,6 +1,6 @@
 //! One layer: `x1 = x + proj(attention(ln_1(x)))`, `y = x1 + mlp(ln_2(x1))`.
 
-use burn::tensor::{Tensor, TensorData, activation, module};
+use burn_tensor::{Tensor, TensorData, activation, module};
 
 pub(crate) const EPSILON: f64 = 1e-5;
 
@@ -20,7 +20,7 @@ pub(crate) fn forward(x: Tensor<3>, w: &[Tensor<1>], heads: usize, mask: Tensor<
 }
 
 /// [1, 1, T, T] to add to scores: 0 up to the diagonal, -1e9 above. Not -inf: WGSL does not promise infinity.
-pub(crate) fn causal_mask(tokens: usize, device: &burn::tensor::Device) -> Tensor<4> {
+pub(crate) fn causal_mask(tokens: usize, device: &burn_tensor::Device) -> Tensor<4> {
     let values: Vec<f32> =
         (0..tokens * tokens).map(|index| if index % tokens > index / tokens { -1e9 } else { 0.0 }).collect();
     Tensor::from_data(TensorData::new(values, [1, 1, tokens, tokens]), device)

@@ -7,7 +7,7 @@ pub(crate) mod embedding;
 pub(crate) mod head;
 pub(crate) mod layer;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn_tensor::{Device, Int, Tensor, TensorData};
 
 use crate::parameters::BurnParameter;
 

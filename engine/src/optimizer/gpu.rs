@@ -1,9 +1,6 @@
-//! AdamW on a device of burn, through burn's own optimizer.
+//! AdamW on a device of burn, as operations on tensors.
 
-use burn::{
-    optim::{AdamWConfig, AdamWState, AdaptiveMomentumState, Optimizer},
-    tensor::Tensor,
-};
+use burn_tensor::Tensor;
 
 use super::Update;
 use crate::parameters::{BurnParameter, BurnUpdate, ParameterError, read};
@@ -12,19 +9,19 @@ use crate::parameters::{BurnParameter, BurnUpdate, ParameterError, read};
 pub(super) fn apply(parameter: &mut BurnParameter, update: Update<'_>, decays: bool) {
     let Update { clip_scale, learning_rate, optimizer, step } = update;
     let Some(BurnUpdate { value, gradient, moments }) = parameter.update() else { return };
-    let adamw = AdamWConfig::new()
-        .with_beta_1(optimizer.beta1 as f32)
-        .with_beta_2(optimizer.beta2 as f32)
-        .with_epsilon(optimizer.epsilon as f32)
-        .with_weight_decay(if decays { optimizer.weight_decay as f32 } else { 0.0 })
-        .build();
-    let state = moments.map(|(m, v)| {
-        // burn counts the update it is about to make itself.
-        AdamWState::new(AdaptiveMomentumState::new((step - 1) as usize, m, v))
-    });
     let gradient = if clip_scale == 1.0 { gradient } else { gradient.mul_scalar(clip_scale) };
-    let (value, state) = adamw.step(learning_rate, value, gradient, state);
-    parameter.updated(value, state.map(|state| (state.momentum.moment_1, state.momentum.moment_2)));
+    let (b1, b2) = (optimizer.beta1 as f32, optimizer.beta2 as f32);
+    let (first, second) = (gradient.clone().mul_scalar(1.0 - b1), gradient.square().mul_scalar(1.0 - b2));
+    let (m, v) = match moments {
+        Some((m, v)) => (m.mul_scalar(b1).add(first), v.mul_scalar(b2).add(second)),
+        None => (first, second),
+    };
+    let corrected_m = m.clone().div_scalar(1.0 - b1.powi(step as i32));
+    let corrected_v = v.clone().div_scalar(1.0 - b2.powi(step as i32));
+    let change = corrected_m.div(corrected_v.sqrt().add_scalar(optimizer.epsilon as f32));
+    let decay = if decays { learning_rate * optimizer.weight_decay } else { 0.0 };
+    let decayed = if decay == 0.0 { value } else { value.mul_scalar(1.0 - decay) };
+    parameter.updated(decayed - change.mul_scalar(learning_rate), (m, v));
 }
 
 /// Sum of squares of all gradients, with one read from the device.

@@ -1,6 +1,6 @@
 //! Parameters as tensors of burn.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 
 use super::{Loaded, ParameterError, Quantity};
 
@@ -21,27 +21,27 @@ pub(crate) struct BurnUpdate {
 }
 
 impl BurnParameter {
-    pub fn new(loaded: Loaded, device: &Device) -> Self {
+    pub(crate) fn new(loaded: Loaded, device: &Device) -> Self {
         let moments = loaded.moments.map(|(m, v)| (flat(m, device), flat(v, device)));
         BurnParameter { value: flat(loaded.value, device), gradient: None, moments }
     }
 
-    pub fn value(&self) -> Tensor<1> {
+    pub(crate) fn value(&self) -> Tensor<1> {
         self.value.clone()
     }
 
     /// Takes another value; the gradient is dropped, AdamW's state stays.
-    pub fn replace(&mut self, value: Vec<f32>) {
+    pub(crate) fn replace(&mut self, value: Vec<f32>) {
         self.value = flat(value, &self.value.device());
         self.gradient = None;
     }
 
-    pub fn forget_moments(&mut self) {
+    pub(crate) fn forget_moments(&mut self) {
         self.moments = None;
     }
 
     /// Adds a micro-batch's gradient.
-    pub fn accumulate(&mut self, gradient: Tensor<1>) {
+    pub(crate) fn accumulate(&mut self, gradient: Tensor<1>) {
         self.gradient = Some(match self.gradient.take() {
             Some(sum) => sum + gradient,
             None => gradient,
@@ -49,28 +49,28 @@ impl BurnParameter {
     }
 
     /// The accumulated gradient; None when there is none.
-    pub fn gradient(&self) -> Option<&Tensor<1>> {
+    pub(crate) fn gradient(&self) -> Option<&Tensor<1>> {
         self.gradient.as_ref()
     }
 
-    pub fn clear_gradient(&mut self) {
+    pub(crate) fn clear_gradient(&mut self) {
         self.gradient = None;
     }
 
     /// The accumulated gradient, and AdamW's m and v, taken out; the moments are to be given back by
     /// [`BurnParameter::updated`]. None without a gradient.
-    pub fn update(&mut self) -> Option<BurnUpdate> {
+    pub(crate) fn update(&mut self) -> Option<BurnUpdate> {
         let gradient = self.gradient.take()?;
         Some(BurnUpdate { value: self.value.clone(), gradient, moments: self.moments.take() })
     }
 
     /// Takes the outcome of an update.
-    pub fn updated(&mut self, value: Tensor<1>, moments: Option<(Tensor<1>, Tensor<1>)>) {
+    pub(crate) fn updated(&mut self, value: Tensor<1>, moments: (Tensor<1>, Tensor<1>)) {
         self.value = value;
-        self.moments = moments;
+        self.moments = Some(moments);
     }
 
-    pub async fn read(&self, quantity: Quantity) -> Result<Vec<f32>, ParameterError> {
+    pub(crate) async fn read(&self, quantity: Quantity) -> Result<Vec<f32>, ParameterError> {
         let tensor = match quantity {
             Quantity::Value => Some(&self.value),
             Quantity::Gradient => self.gradient.as_ref(),
@@ -84,7 +84,7 @@ impl BurnParameter {
     }
 
     /// Adds to the gradient.
-    pub fn add_gradient(&mut self, gradient: &[f32]) {
+    pub(crate) fn add_gradient(&mut self, gradient: &[f32]) {
         self.accumulate(flat(gradient.to_vec(), &self.value.device()));
     }
 }

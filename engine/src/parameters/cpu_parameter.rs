@@ -23,17 +23,17 @@ pub(crate) struct CpuUpdate<'a> {
 }
 
 impl CpuParameter {
-    pub fn new(loaded: Loaded) -> Self {
+    pub(crate) fn new(loaded: Loaded) -> Self {
         let (first, second) = loaded.moments.unwrap_or_default();
         CpuParameter { value: loaded.value, gradient: Vec::new(), has_gradient: false, first, second }
     }
 
-    pub fn value(&self) -> &[f32] {
+    pub(crate) fn value(&self) -> &[f32] {
         &self.value
     }
 
     /// The value, and the gradient to add to; zeros at first.
-    pub fn split(&mut self) -> (&[f32], &mut [f32]) {
+    pub(crate) fn split(&mut self) -> (&[f32], &mut [f32]) {
         if !self.has_gradient {
             self.gradient.clear();
             self.gradient.resize(self.value.len(), 0.0);
@@ -43,28 +43,28 @@ impl CpuParameter {
     }
 
     /// Takes another value; the gradient is dropped, AdamW's state stays.
-    pub fn replace(&mut self, value: Vec<f32>) {
+    pub(crate) fn replace(&mut self, value: Vec<f32>) {
         self.value = value;
         self.has_gradient = false;
     }
 
-    pub fn forget_moments(&mut self) {
+    pub(crate) fn forget_moments(&mut self) {
         self.first.clear();
         self.second.clear();
     }
 
     /// The accumulated gradient; None when there is none.
-    pub fn gradient(&self) -> Option<&[f32]> {
+    pub(crate) fn gradient(&self) -> Option<&[f32]> {
         self.has_gradient.then_some(&self.gradient)
     }
 
-    pub fn clear_gradient(&mut self) {
+    pub(crate) fn clear_gradient(&mut self) {
         self.has_gradient = false;
     }
 
     /// What an update reads and writes, with moments of zeros before the first; None without a gradient, which is
     /// dropped with what is given.
-    pub fn update(&mut self) -> Option<CpuUpdate<'_>> {
+    pub(crate) fn update(&mut self) -> Option<CpuUpdate<'_>> {
         if !self.has_gradient {
             return None;
         }
@@ -79,7 +79,7 @@ impl CpuParameter {
         })
     }
 
-    pub fn read(&self, quantity: Quantity) -> Cow<'_, [f32]> {
+    pub(crate) fn read(&self, quantity: Quantity) -> Cow<'_, [f32]> {
         let numbers = match quantity {
             Quantity::Value => self.value.as_slice(),
             Quantity::Gradient => self.gradient().unwrap_or_default(),
@@ -90,7 +90,7 @@ impl CpuParameter {
     }
 
     /// Adds to the gradient.
-    pub fn add_gradient(&mut self, gradient: &[f32]) {
+    pub(crate) fn add_gradient(&mut self, gradient: &[f32]) {
         let (_, sum) = self.split();
         sum.iter_mut().zip(gradient).for_each(|(sum, g)| *sum += g);
     }

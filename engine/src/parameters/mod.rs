@@ -23,20 +23,40 @@ use crate::device::Device;
 /// Why parameters cannot be loaded, read or updated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ParameterError {
+    /// A tensor that no file has.
     #[error("the weights hold no tensor `{0}`")]
     Missing(String),
+    /// A tensor of another shape, as of another model.
     #[error("tensor `{name}` has shape {found:?} where the model needs {expected:?}")]
-    Shape { name: String, found: Vec<usize>, expected: Vec<usize> },
+    Shape {
+        /// Of the tensor.
+        name: String,
+        /// In the file.
+        found: Vec<usize>,
+        /// By the model.
+        expected: Vec<usize>,
+    },
+    /// A tensor of something else than F32, F16 or BF16.
     #[error("tensor `{name}` holds {found} numbers where floats are needed")]
-    Kind { name: String, found: String },
+    Kind {
+        /// Of the tensor.
+        name: String,
+        /// The kind of its numbers, as safetensors calls it.
+        found: String,
+    },
+    /// A tensor with NaN or infinity.
     #[error("tensor `{0}` holds a number that is not finite")]
     NotFinite(String),
+    /// A file that is damaged or of another kind.
     #[error("the weights are not a safetensors file: {0}")]
     Format(String),
+    /// Parts of different steps.
     #[error("the parts of the snapshot disagree about {0}")]
     Disagree(&'static str),
+    /// An update before every parameter took part in a backward pass.
     #[error("parameter `{0}` has no gradient to update it by")]
     NoGradient(String),
+    /// Reading from the device failed, in the device's words.
     #[error("reading from the device failed: {0}")]
     Device(String),
 }
@@ -44,11 +64,13 @@ pub enum ParameterError {
 /// What [`ParameterSet::read`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
+    /// The parameter itself.
     Value,
     /// Sum over the micro-batches since the last update; zeros when there were none.
     Gradient,
-    /// AdamW's m and v; zeros before the first update.
+    /// AdamW's m; zeros before the first update.
     FirstMoment,
+    /// AdamW's v; zeros before the first update.
     SecondMoment,
 }
 
@@ -123,9 +145,9 @@ impl ParameterSet {
     }
 
     /// Weights under their names and AdamW's state, as far as `moments` says, under `adam_m.<name>`,
-    /// `adam_v.<name>` and `adam_steps`, as a safetensors file. Moments in f16 have their scale beside them, under
-    /// `<moment>.scale`, and `adam_v` is then the square root. Its metadata has `steps`, the number of optimizer steps the
-    /// weights have seen. Equal parameters give equal bytes.
+    /// `adam_v.<name>` and `adam_steps`, as a safetensors file. Moments in f16 have their scale beside them,
+    /// under `<moment>.scale`, and `adam_v` is then the square root. Its metadata has `steps`, the number of
+    /// optimizer steps the weights have seen. Equal parameters give equal bytes.
     ///
     /// # Errors
     ///
@@ -188,11 +210,6 @@ impl ParameterSet {
             Store::Cpu(parameters) => parameters.iter_mut().for_each(CpuParameter::clear_gradient),
             Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::clear_gradient),
         }
-    }
-
-    /// Bytes of values, gradients and moments while training.
-    pub fn bytes(&self) -> u64 {
-        16 * self.shapes.iter().map(|shape| shape.len() as u64).sum::<u64>()
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Payload, TensorFrame, messages, relayed::tensor_message};
+use super::{Payload, TensorFrame, described, messages, relayed::tensor_message};
 use crate::{
     blob::BlobRef,
     checked::{
@@ -191,7 +191,7 @@ checked_struct! {
         /// What to do.
         pub task: RoundTask => nested,
         /// Token ids [H, N, T + 1].
-        pub windows: TensorMeta => |_: &TensorMeta| Ok(()),
+        pub windows: TensorMeta => described,
     }
 }
 
@@ -244,7 +244,7 @@ checked_struct! {
         /// What to measure.
         pub task: EvaluationTask => nested,
         /// Token ids [N, T + 1].
-        pub windows: TensorMeta => |_: &TensorMeta| Ok(()),
+        pub windows: TensorMeta => described,
     }
 }
 

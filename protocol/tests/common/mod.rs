@@ -90,6 +90,7 @@ pub fn down() -> impl Strategy<Value = Sent<Down>> {
         Refuse => refusal().prop_map(Refuse).prop_map(bare),
         ProbeAnswer => (any::<u32>(), 0..2000_u32)
             .prop_map(|(number, padding)| padded(ProbeAnswer { number, padding }, padding)),
+        HeartbeatAnswer => Just(HeartbeatAnswer {}).prop_map(bare),
         Benchmark => Just(Benchmark {}).prop_map(bare),
         Drain => drain_reason().prop_map(|reason| Drain { reason }).prop_map(bare),
         Assign => assignment().prop_map(Assign).prop_map(bare),
@@ -566,6 +567,15 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Removed => Just(Refusal::Removed),
         LeaseEnded => any::<u32>().prop_map(|seconds| Refusal::LeaseEnded { seconds }),
     })
+}
+
+/// The frame of a header given as bytes, as a sender without checks would write it.
+pub fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![protocol::VERSION];
+    frame.extend((header.len() as u32).to_le_bytes());
+    frame.extend(header);
+    frame.extend(payload);
+    frame
 }
 
 /// One way of damaging a frame.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use engine::{
+    device::Device,
+    init::Start,
+    parameters::{ParameterSet, ParameterShape, Quantity},
+};
 use protocol::spec::OptimizerSpec;
 use serde::Deserialize;
 
 use super::{GoldenError, Report, Source, Tolerances, files};
-use crate::{
-    device::Device,
-    parameters::{ParameterSet, Quantity},
-    shapes::{ParameterShape, Start},
-};
 
 /// The optimizer of a set of vectors.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,11 +20,11 @@ pub(super) struct Rule {
     beta2: f64,
     eps: f64,
     weight_decay: f64,
-    pub clip_norm: f64,
+    clip_norm: f64,
 }
 
 impl Rule {
-    pub fn spec(&self) -> OptimizerSpec {
+    pub(super) fn spec(&self) -> OptimizerSpec {
         OptimizerSpec {
             beta1: self.beta1,
             beta2: self.beta2,
@@ -32,11 +32,6 @@ impl Rule {
             weight_decay: self.weight_decay,
             clip_norm: self.clip_norm,
         }
-    }
-
-    /// Factor for gradients of this global norm.
-    pub fn clip_scale(&self, norm: f64) -> f64 {
-        (self.clip_norm / (norm + 1e-6)).min(1.0)
     }
 }
 
@@ -79,6 +74,7 @@ pub(super) async fn check(
         .map(|(name, shape)| ParameterShape { name: name.clone(), shape: shape.clone(), start: Start::Zeros })
         .collect();
     let values = shapes.iter().map(|s| lookup(&vectors.start, &s.name)).collect::<Result<_, _>>()?;
+    let optimizer = vectors.adamw.spec();
     let mut set = ParameterSet::from_values(shapes.clone(), values, device);
     for (number, step) in vectors.steps.iter().enumerate() {
         for (index, shape) in shapes.iter().enumerate() {
@@ -88,11 +84,11 @@ pub(super) async fn check(
         report.note("AdamW: norm", (norm - step.norm).abs(), tolerances.norm * step.norm.max(1e-30), || {
             format!("step {number}")
         });
-        let factor = vectors.adamw.clip_scale(norm);
+        let factor = optimizer.clip_scale(norm);
         report.note("AdamW: factor", (factor - step.factor).abs(), tolerances.norm * step.factor, || {
             format!("step {number}")
         });
-        set.apply(factor, vectors.adamw.lr, &vectors.adamw.spec())?;
+        set.apply(factor, vectors.adamw.lr, &optimizer)?;
         for (index, shape) in shapes.iter().enumerate() {
             let quantities = [
                 ("AdamW: parameters", Quantity::Value, &step.params),

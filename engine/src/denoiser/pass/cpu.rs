@@ -12,6 +12,7 @@ use crate::{
         noise::Preconditioning,
         shapes::{TIME_FEATURES, index},
     },
+    gpt2::shapes::LAYER_TENSORS,
     parameters::CpuParameter,
     sizes::Sizes,
 };
@@ -25,7 +26,7 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    pub fn new(table: &[f32], width: usize) -> Self {
+    pub(crate) fn new(table: &[f32], width: usize) -> Self {
         let inverse: Vec<f32> = table
             .chunks_exact(width)
             .map(|row| 1.0 / row.iter().map(|x| x * x).sum::<f32>().sqrt())
@@ -42,7 +43,7 @@ impl Codes {
     }
 
     /// `z = codes[targets] + sigma * eps`, one sigma per sequence; [R, d].
-    pub fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], sizes: Sizes) -> Vec<f32> {
+    pub(crate) fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], sizes: Sizes) -> Vec<f32> {
         let d = sizes.width;
         let mut z = eps.to_vec();
         for (row, (z, &target)) in z.chunks_exact_mut(d).zip(targets).enumerate() {
@@ -68,7 +69,7 @@ impl Codes {
     }
 }
 
-/// What the two linear maps of the time conditioning need for their way back.
+/// What the two linear maps of the time conditioning need for their backward pass.
 struct Time {
     /// [N, 256]
     features: Vec<f32>,
@@ -129,7 +130,7 @@ pub(crate) fn enter(
 /// A forward pass up to zhat.
 struct Pass {
     entry: Entry,
-    layers: Vec<layer::Kept>,
+    layers: Vec<layer::Saved>,
     /// What leaves the last layer, [R, d].
     last: Vec<f32>,
     statistics: Statistics,
@@ -152,11 +153,11 @@ fn forward(
     let mut hidden = std::mem::take(&mut entry.h0);
     let mut layers = Vec::new();
     for number in 0..count {
-        let first = index::LAYERS + 12 * number;
-        let (next, kept) = layer::forward(hidden, &parameters[first..first + 12], sizes);
+        let first = index::LAYERS + LAYER_TENSORS * number;
+        let (next, saved) = layer::forward(hidden, &parameters[first..first + LAYER_TENSORS], sizes);
         hidden = next;
         if keep {
-            layers.push(kept);
+            layers.push(saved);
         }
     }
     let weights = index::final_norm(count);
@@ -280,9 +281,9 @@ fn back(
         parameters,
         index::final_norm(count),
     );
-    for (number, kept) in pass.layers.into_iter().enumerate().rev() {
-        let first = index::LAYERS + 12 * number;
-        gradient = layer::backward(gradient, kept, &mut parameters[first..first + 12], sizes);
+    for (number, saved) in pass.layers.into_iter().enumerate().rev() {
+        let first = index::LAYERS + LAYER_TENSORS * number;
+        gradient = layer::backward(gradient, saved, &mut parameters[first..first + LAYER_TENSORS], sizes);
     }
     let dh0 = gradient;
 
@@ -326,7 +327,7 @@ fn back(
 }
 
 fn layer_count(parameters: &[CpuParameter]) -> usize {
-    (parameters.len() - index::LAYERS) / 12
+    (parameters.len() - index::LAYERS) / LAYER_TENSORS
 }
 
 fn scale(parameters: &[CpuParameter]) -> f32 {

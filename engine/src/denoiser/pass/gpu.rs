@@ -1,6 +1,6 @@
 //! A block denoiser as pure functions on burn's tensors, for WebGPU. Formulas are at [`crate::denoiser`].
 
-use burn::tensor::{Device, Int, Tensor, TensorData, activation, module};
+use burn_tensor::{Device, Int, Tensor, TensorData, activation, module};
 
 use super::time_features;
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
         noise::Preconditioning,
         shapes::{TIME_FEATURES, index},
     },
+    gpt2::shapes::LAYER_TENSORS,
     gpu::{
         ids,
         layer::{self, EPSILON},
@@ -77,7 +78,7 @@ fn run(
     sizes: Sizes,
 ) -> Outcome {
     let Sizes { sequences: n, tokens: t, width: d, heads } = sizes;
-    let count = (weights.len() - index::LAYERS) / 12;
+    let count = (weights.len() - index::LAYERS) / LAYER_TENSORS;
     let hidden = linear(noise.features, &weights[index::TIME_0], &weights[index::TIME_0 + 1]);
     let activated = hidden.clone() * activation::sigmoid(hidden);
     let condition = linear(activated, &weights[index::TIME_2], &weights[index::TIME_2 + 1]);
@@ -95,7 +96,7 @@ fn run(
         mask = mask.autodiff();
     }
     let mut hidden = h0.clone();
-    for weights in weights[index::LAYERS..index::final_norm(count)].chunks_exact(12) {
+    for weights in weights[index::LAYERS..index::final_norm(count)].chunks_exact(LAYER_TENSORS) {
         hidden = layer::forward(hidden, weights, heads, mask.clone());
     }
     let norm = index::final_norm(count);

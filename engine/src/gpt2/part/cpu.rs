@@ -3,14 +3,15 @@
 use super::{Indices, Source};
 use crate::{
     cpu::{embedding, head, layer},
+    gpt2::shapes::LAYER_TENSORS,
     parameters::CpuParameter,
     sizes::Sizes,
 };
 
 /// What a part's backward pass needs.
-pub(crate) enum Kept {
+pub(crate) enum Saved {
     /// Everything.
-    Activations { tokens: Option<Vec<u32>>, layers: Vec<layer::Kept> },
+    Activations { tokens: Option<Vec<u32>>, layers: Vec<layer::Saved> },
     /// The input, to compute the rest again.
     Input(Source),
 }
@@ -22,10 +23,10 @@ pub(crate) fn forward(
     indices: &Indices,
     sizes: Sizes,
     recompute: bool,
-) -> (Vec<f32>, Kept) {
+) -> (Vec<f32>, Saved) {
     if recompute {
         let (hidden, _) = forward(input.clone(), parameters, indices, sizes, false);
-        return (hidden, Kept::Input(input));
+        return (hidden, Saved::Input(input));
     }
     let (mut hidden, tokens) = match input {
         Source::Tokens(tokens) => {
@@ -37,11 +38,11 @@ pub(crate) fn forward(
     };
     let mut layers = Vec::with_capacity(indices.layers.len());
     for &first in &indices.layers {
-        let (next, kept) = layer::forward(hidden, &parameters[first..first + 12], sizes);
+        let (next, saved) = layer::forward(hidden, &parameters[first..first + LAYER_TENSORS], sizes);
         hidden = next;
-        layers.push(kept);
+        layers.push(saved);
     }
-    (hidden, Kept::Activations { tokens, layers })
+    (hidden, Saved::Activations { tokens, layers })
 }
 
 /// The same, keeping nothing.
@@ -54,7 +55,7 @@ pub(crate) fn infer(input: Source, parameters: &[CpuParameter], indices: &Indice
         Source::Hidden(hidden) => hidden,
     };
     for &first in &indices.layers {
-        hidden = layer::forward(hidden, &parameters[first..first + 12], sizes).0;
+        hidden = layer::forward(hidden, &parameters[first..first + LAYER_TENSORS], sizes).0;
     }
     hidden
 }
@@ -62,21 +63,21 @@ pub(crate) fn infer(input: Source, parameters: &[CpuParameter], indices: &Indice
 /// Gradient of the input, None when that is tokens; adds to the parameters' gradients.
 pub(crate) fn backward(
     dy: Vec<f32>,
-    kept: Kept,
+    saved: Saved,
     parameters: &mut [CpuParameter],
     indices: &Indices,
     sizes: Sizes,
 ) -> Option<Vec<f32>> {
-    let (tokens, layers) = match kept {
-        Kept::Activations { tokens, layers } => (tokens, layers),
-        Kept::Input(input) => {
-            let (_, kept) = forward(input, parameters, indices, sizes, false);
-            return backward(dy, kept, parameters, indices, sizes);
+    let (tokens, layers) = match saved {
+        Saved::Activations { tokens, layers } => (tokens, layers),
+        Saved::Input(input) => {
+            let (_, saved) = forward(input, parameters, indices, sizes, false);
+            return backward(dy, saved, parameters, indices, sizes);
         }
     };
     let mut gradient = dy;
-    for (kept, &first) in layers.into_iter().zip(&indices.layers).rev() {
-        gradient = layer::backward(gradient, kept, &mut parameters[first..first + 12], sizes);
+    for (saved, &first) in layers.into_iter().zip(&indices.layers).rev() {
+        gradient = layer::backward(gradient, saved, &mut parameters[first..first + LAYER_TENSORS], sizes);
     }
     let Some(tokens) = tokens else { return Some(gradient) };
     let [table, positions] = indices.embedding;

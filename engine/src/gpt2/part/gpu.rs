@@ -1,17 +1,18 @@
 //! A part of the model on a device of burn.
 
-use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use burn_tensor::{Device, Gradients, Int, Tensor, TensorData};
 
 use super::{Indices, Source};
 use crate::{
+    gpt2::shapes::LAYER_TENSORS,
     gpu::{embedding, head, ids, layer, leaf},
     parameters::BurnParameter,
     sizes::Sizes,
 };
 
 /// What a part's backward pass needs.
-#[allow(clippy::large_enum_variant, reason = "few are kept, and a tensor's handle is large")]
-pub(crate) enum Kept {
+#[allow(clippy::large_enum_variant, reason = "there are few, and a tensor's handle is large")]
+pub(crate) enum Saved {
     /// The graph, through its ends.
     Graph(Graph),
     /// The input, to compute the rest again.
@@ -35,7 +36,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    pub fn new(source: Source, sizes: Sizes, device: &Device) -> Self {
+    pub(crate) fn new(source: Source, sizes: Sizes, device: &Device) -> Self {
         let Sizes { sequences: n, tokens: t, width: d, .. } = sizes;
         match source {
             Source::Tokens(tokens) => Input::Tokens(ids(&tokens, [n, t], device)),
@@ -53,12 +54,12 @@ pub(crate) fn forward(
     indices: &Indices,
     sizes: Sizes,
     recompute: bool,
-) -> (Tensor<3>, Kept) {
+) -> (Tensor<3>, Saved) {
     if recompute {
-        return (infer(input.clone(), parameters, indices, sizes), Kept::Input(input));
+        return (infer(input.clone(), parameters, indices, sizes), Saved::Input(input));
     }
     let graph = graph(input, parameters, indices, sizes);
-    (graph.output.clone().inner(), Kept::Graph(graph))
+    (graph.output.clone().inner(), Saved::Graph(graph))
 }
 
 /// The same, keeping nothing.
@@ -75,14 +76,14 @@ pub(crate) fn infer(
 /// Gradient of the input, None when that is tokens; adds to the parameters' gradients.
 pub(crate) fn backward(
     dy: Tensor<3>,
-    kept: Kept,
+    saved: Saved,
     parameters: &mut [BurnParameter],
     indices: &Indices,
     sizes: Sizes,
 ) -> Option<Tensor<3>> {
-    let graph = match kept {
-        Kept::Graph(graph) => graph,
-        Kept::Input(input) => graph(input, parameters, indices, sizes),
+    let graph = match saved {
+        Saved::Graph(graph) => graph,
+        Saved::Input(input) => graph(input, parameters, indices, sizes),
     };
     let mut gradients = pull_back(&graph.output, dy)?;
     for (index, leaf) in &graph.leaves {
@@ -140,14 +141,14 @@ fn pull_back<const D: usize>(output: &Tensor<D>, dy: Tensor<D>) -> Option<Gradie
 fn graph(input: Input, parameters: &[BurnParameter], indices: &Indices, sizes: Sizes) -> Graph {
     let leaves: Vec<_> = used(&input, indices).map(|index| (index, leaf(&parameters[index]))).collect();
     let weights: Vec<_> = leaves.iter().map(|(_, leaf)| leaf.clone()).collect();
-    let (input, kept) = match input {
+    let (input, saved) = match input {
         Input::Tokens(tokens) => (Input::Tokens(tokens), None),
         Input::Hidden(hidden) => {
             let hidden = hidden.autodiff().require_grad();
             (Input::Hidden(hidden.clone()), Some(hidden))
         }
     };
-    Graph { input: kept, output: run(input, &weights, sizes), leaves }
+    Graph { input: saved, output: run(input, &weights, sizes), leaves }
 }
 
 /// Positions of the parameters that [`run`] takes, in its order.
@@ -156,7 +157,7 @@ fn used<'a>(input: &Input, indices: &'a Indices) -> impl Iterator<Item = usize> 
         Input::Tokens(_) => &indices.embedding,
         Input::Hidden(_) => &[],
     };
-    let layers = indices.layers.iter().flat_map(|&first| first..first + 12);
+    let layers = indices.layers.iter().flat_map(|&first| first..first + LAYER_TENSORS);
     embedding.iter().copied().chain(layers)
 }
 
@@ -175,7 +176,7 @@ fn run(input: Input, weights: &[Tensor<1>], sizes: Sizes) -> Tensor<3> {
     if hidden.is_autodiff() && !mask.is_autodiff() {
         mask = mask.autodiff();
     }
-    for weights in layers.chunks_exact(12) {
+    for weights in layers.chunks_exact(LAYER_TENSORS) {
         hidden = layer::forward(hidden, weights, sizes.heads, mask.clone());
     }
     hidden

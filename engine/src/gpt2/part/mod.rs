@@ -13,7 +13,7 @@ use crate::parameters::{ParameterError, ParameterSet};
 pub(crate) struct Indices {
     /// Token table, position table; unused without an embedding.
     pub embedding: [usize; 2],
-    /// The first of each layer's twelve, which lie in a row.
+    /// The first of each layer's tensors, which lie in a row.
     pub layers: Vec<usize>,
     /// Final norm's weight and bias, head table; unused without a head.
     pub head: [usize; 3],
@@ -23,7 +23,7 @@ impl Indices {
     /// # Errors
     ///
     /// [`ParameterError::Missing`] with the first parameter that the set does not hold.
-    pub fn new(model: &ModelSpec, part: &Part, set: &ParameterSet) -> Result<Self, ParameterError> {
+    pub(super) fn new(model: &ModelSpec, part: &Part, set: &ParameterSet) -> Result<Self, ParameterError> {
         let find = |name: &str| set.position(name).ok_or_else(|| ParameterError::Missing(name.into()));
         let mut indices = Indices { embedding: [0; 2], layers: Vec::new(), head: [0; 3] };
         if part.embedding {

@@ -3,7 +3,7 @@
 //! The parameters' store decides which. Everything else of a stage lies where they lie; a mixture is an error,
 //! not a conversion.
 
-use burn::tensor::{Tensor, TensorData};
+use burn_tensor::{Tensor, TensorData};
 
 use super::StageError;
 use crate::{
@@ -22,10 +22,10 @@ pub(super) enum Hidden {
 }
 
 /// What a backward pass needs.
-#[allow(clippy::large_enum_variant, reason = "few are kept, and a tensor's handle is large")]
-pub(super) enum Kept {
-    Cpu(cpu::Kept),
-    Burn(gpu::Kept),
+#[allow(clippy::large_enum_variant, reason = "there are few, and a tensor's handle is large")]
+pub(super) enum Saved {
+    Cpu(cpu::Saved),
+    Burn(gpu::Saved),
 }
 
 /// One number, where it was computed.
@@ -36,7 +36,7 @@ pub(super) enum Number {
 }
 
 impl Hidden {
-    pub fn new(values: Vec<f32>, sizes: Sizes, device: &Device) -> Self {
+    pub(super) fn new(values: Vec<f32>, sizes: Sizes, device: &Device) -> Self {
         match device {
             Device::Cpu => Hidden::Cpu(values),
             Device::Burn(device) => {
@@ -47,7 +47,7 @@ impl Hidden {
     }
 
     /// Each sequence's last token only, [N, 1, d].
-    pub fn last_tokens(self, sizes: Sizes) -> Self {
+    pub(super) fn last_tokens(self, sizes: Sizes) -> Self {
         let Sizes { tokens, width, .. } = sizes;
         match self {
             Hidden::Cpu(values) => {
@@ -58,7 +58,7 @@ impl Hidden {
         }
     }
 
-    pub async fn read(self) -> Result<Vec<f32>, StageError> {
+    pub(super) async fn read(self) -> Result<Vec<f32>, StageError> {
         match self {
             Hidden::Cpu(values) => Ok(values),
             Hidden::Burn(tensor) => read(tensor).await.map_err(StageError::Device),
@@ -67,7 +67,7 @@ impl Hidden {
 }
 
 impl Number {
-    pub async fn read(self) -> Result<f32, StageError> {
+    pub(super) async fn read(self) -> Result<f32, StageError> {
         match self {
             Number::Cpu(value) => Ok(value),
             Number::Burn(tensor) => {
@@ -78,16 +78,16 @@ impl Number {
     }
 }
 
-/// One micro-batch's way through one part.
-pub(super) struct Pass<'a> {
+/// One micro-batch through one part.
+pub(super) struct PartPass<'a> {
     pub indices: &'a Indices,
     pub sizes: Sizes,
     pub device: &'a Device,
 }
 
-impl Pass<'_> {
-    /// Hidden states after the part's last layer; nothing is kept.
-    pub fn infer(&self, source: Source, set: &ParameterSet) -> Result<Hidden, StageError> {
+impl PartPass<'_> {
+    /// Hidden states after the part's last layer; nothing is saved.
+    pub(super) fn infer(&self, source: Source, set: &ParameterSet) -> Result<Hidden, StageError> {
         match (set.store(), self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
                 Ok(Hidden::Cpu(cpu::infer(source, parameters, self.indices, self.sizes)))
@@ -101,40 +101,40 @@ impl Pass<'_> {
     }
 
     /// Hidden states after the part's last layer, for training.
-    pub fn forward(
+    pub(super) fn forward(
         &self,
         source: Source,
         set: &ParameterSet,
         recompute: bool,
-    ) -> Result<(Hidden, Kept), StageError> {
+    ) -> Result<(Hidden, Saved), StageError> {
         match (set.store(), self.device) {
             (Store::Cpu(parameters), Device::Cpu) => {
-                let (hidden, kept) = cpu::forward(source, parameters, self.indices, self.sizes, recompute);
-                Ok((Hidden::Cpu(hidden), Kept::Cpu(kept)))
+                let (hidden, saved) = cpu::forward(source, parameters, self.indices, self.sizes, recompute);
+                Ok((Hidden::Cpu(hidden), Saved::Cpu(saved)))
             }
             (Store::Burn(parameters), Device::Burn(device)) => {
                 let input = gpu::Input::new(source, self.sizes, device);
-                let (hidden, kept) = gpu::forward(input, parameters, self.indices, self.sizes, recompute);
-                Ok((Hidden::Burn(hidden), Kept::Burn(kept)))
+                let (hidden, saved) = gpu::forward(input, parameters, self.indices, self.sizes, recompute);
+                Ok((Hidden::Burn(hidden), Saved::Burn(saved)))
             }
             _ => Err(StageError::Mixed),
         }
     }
 
     /// Gradient of the input, None when that is tokens; adds to the parameters' gradients.
-    pub fn backward(
+    pub(super) fn backward(
         &self,
         dy: Hidden,
-        kept: Kept,
+        saved: Saved,
         set: &mut ParameterSet,
     ) -> Result<Option<Hidden>, StageError> {
-        match (set.store_mut(), kept, dy) {
-            (Store::Cpu(parameters), Kept::Cpu(kept), Hidden::Cpu(dy)) => {
-                let dx = cpu::backward(dy, kept, parameters, self.indices, self.sizes);
+        match (set.store_mut(), saved, dy) {
+            (Store::Cpu(parameters), Saved::Cpu(saved), Hidden::Cpu(dy)) => {
+                let dx = cpu::backward(dy, saved, parameters, self.indices, self.sizes);
                 Ok(dx.map(Hidden::Cpu))
             }
-            (Store::Burn(parameters), Kept::Burn(kept), Hidden::Burn(dy)) => {
-                let dx = gpu::backward(dy, kept, parameters, self.indices, self.sizes);
+            (Store::Burn(parameters), Saved::Burn(saved), Hidden::Burn(dy)) => {
+                let dx = gpu::backward(dy, saved, parameters, self.indices, self.sizes);
                 Ok(dx.map(Hidden::Burn))
             }
             _ => Err(StageError::Mixed),
@@ -143,7 +143,7 @@ impl Pass<'_> {
 
     /// Mean cross-entropy of the hidden states after the last layer and, in training, the gradient of
     /// `scale * mean` for them; adds to the head's gradients.
-    pub fn loss(
+    pub(super) fn loss(
         &self,
         hidden: Hidden,
         targets: &[u32],
@@ -166,7 +166,7 @@ impl Pass<'_> {
     }
 
     /// Logits [R, V] of the hidden states after the last layer.
-    pub async fn logits(&self, hidden: Hidden, set: &ParameterSet) -> Result<Vec<f32>, StageError> {
+    pub(super) async fn logits(&self, hidden: Hidden, set: &ParameterSet) -> Result<Vec<f32>, StageError> {
         match (set.store(), hidden) {
             (Store::Cpu(parameters), Hidden::Cpu(hidden)) => {
                 Ok(cpu::logits(&hidden, parameters, self.indices, self.sizes.width))

@@ -14,7 +14,7 @@ use protocol::{
 
 pub use error::StageError;
 
-use compute::{Hidden, Kept, Pass as Way};
+use compute::{Hidden, PartPass, Saved};
 pub(crate) use error::{check_length, check_model, check_tokens};
 
 use super::part::{Indices, Source};
@@ -53,7 +53,7 @@ pub struct Stage {
     hops: Vec<HeldHop>,
     parameters: ParameterSet,
     /// By hop and micro-batch.
-    kept: BTreeMap<(u32, u32), (Kept, Sizes)>,
+    saved: BTreeMap<(u32, u32), (Saved, Sizes)>,
 }
 
 struct HeldHop {
@@ -117,16 +117,16 @@ impl Stage {
             device: device.clone(),
             hops: held,
             parameters,
-            kept: BTreeMap::new(),
+            saved: BTreeMap::new(),
         })
     }
 
     /// Hidden states [N, T, d] leaving a hop that has the embedding and no head. In training, what the
-    /// backward pass needs is kept.
+    /// backward pass needs is saved.
     ///
     /// # Errors
     ///
-    /// [`StageError`]; nothing is kept then.
+    /// [`StageError`]; nothing is saved then.
     pub async fn forward_tokens(
         &mut self,
         hop: u32,
@@ -138,11 +138,11 @@ impl Stage {
     }
 
     /// Hidden states [N, T, d] leaving a hop without embedding and head, from those that enter it. In
-    /// training, what the backward pass needs is kept.
+    /// training, what the backward pass needs is saved.
     ///
     /// # Errors
     ///
-    /// [`StageError`]; nothing is kept then.
+    /// [`StageError`]; nothing is saved then.
     pub async fn forward_hidden(
         &mut self,
         hop: u32,
@@ -168,15 +168,15 @@ impl Stage {
                 reason: "has the head: it gives a loss, no hidden states",
             });
         }
-        let way = Way { indices: &held.indices, sizes, device: &self.device };
+        let part = PartPass { indices: &held.indices, sizes, device: &self.device };
         let hidden = match pass {
-            Pass::Validate { .. } => way.infer(source, &self.parameters)?,
+            Pass::Validate { .. } => part.infer(source, &self.parameters)?,
             Pass::Train { micro_batch } => {
-                if self.kept.contains_key(&(hop, micro_batch)) {
+                if self.saved.contains_key(&(hop, micro_batch)) {
                     return Err(StageError::Repeated { hop, micro_batch });
                 }
-                let (hidden, kept) = way.forward(source, &self.parameters, self.recompute)?;
-                self.kept.insert((hop, micro_batch), (kept, sizes));
+                let (hidden, saved) = part.forward(source, &self.parameters, self.recompute)?;
+                self.saved.insert((hop, micro_batch), (saved, sizes));
                 hidden
             }
         };
@@ -206,19 +206,19 @@ impl Stage {
         if !held.part.head {
             return Err(StageError::WrongHop { hop, reason: "has no head, so it gives no loss" });
         }
-        let way = Way { indices: &held.indices, sizes, device: &self.device };
+        let part = PartPass { indices: &held.indices, sizes, device: &self.device };
         let parameters = &mut self.parameters;
         let (loss, gradient) = match pass {
             Pass::Validate { .. } => {
-                let hidden = way.infer(source, parameters)?;
-                way.loss(hidden, targets, None, parameters)?
+                let hidden = part.infer(source, parameters)?;
+                part.loss(hidden, targets, None, parameters)?
             }
             Pass::Train { .. } => {
                 // Backward follows at once: there is nothing to save by computing again.
-                let (hidden, kept) = way.forward(source, parameters, false)?;
-                let (loss, dy) = way.loss(hidden, targets, Some(scale), parameters)?;
+                let (hidden, saved) = part.forward(source, parameters, false)?;
+                let (loss, dy) = part.loss(hidden, targets, Some(scale), parameters)?;
                 let dx = match dy {
-                    Some(dy) => way.backward(dy, kept, parameters)?,
+                    Some(dy) => part.backward(dy, saved, parameters)?,
                     None => None,
                 };
                 (loss, dx)
@@ -251,12 +251,12 @@ impl Stage {
     ) -> Result<Option<Vec<f32>>, StageError> {
         let indices = &held(&self.hops, hop)?.indices;
         let missing = StageError::NoForward { hop, micro_batch };
-        let Some((_, sizes)) = self.kept.get(&(hop, micro_batch)) else { return Err(missing) };
+        let Some((_, sizes)) = self.saved.get(&(hop, micro_batch)) else { return Err(missing) };
         check_length("a gradient", gradient.len(), sizes.rows() * sizes.width)?;
-        let Some((kept, sizes)) = self.kept.remove(&(hop, micro_batch)) else { return Err(missing) };
-        let way = Way { indices, sizes, device: &self.device };
+        let Some((saved, sizes)) = self.saved.remove(&(hop, micro_batch)) else { return Err(missing) };
+        let part = PartPass { indices, sizes, device: &self.device };
         let dy = Hidden::new(gradient, sizes, &self.device);
-        match way.backward(dy, kept, &mut self.parameters)? {
+        match part.backward(dy, saved, &mut self.parameters)? {
             Some(dx) => dx.read().await.map(Some),
             None => Ok(None),
         }
@@ -302,10 +302,10 @@ impl Stage {
         if !held.part.head {
             return Err(StageError::WrongHop { hop, reason: "has no head, so it gives no logits" });
         }
-        let way = Way { indices: &held.indices, sizes, device: &self.device };
-        let hidden = way.infer(source, &self.parameters)?;
+        let part = PartPass { indices: &held.indices, sizes, device: &self.device };
+        let hidden = part.infer(source, &self.parameters)?;
         let hidden = if last { hidden.last_tokens(sizes) } else { hidden };
-        way.logits(hidden, &self.parameters).await
+        part.logits(hidden, &self.parameters).await
     }
 
     /// Sum of squares of the accumulated gradients; 0 when there are none. Not finite if a gradient is not.
@@ -336,15 +336,15 @@ impl Stage {
         Ok(self.parameters.export(moments).await?)
     }
 
-    /// Drops kept activations and accumulated gradients, as after a pause or a rollback.
+    /// Drops saved activations and accumulated gradients, as after a pause or a rollback.
     pub fn discard(&mut self) {
-        self.kept.clear();
+        self.saved.clear();
         self.parameters.clear_gradients();
     }
 
     /// Micro-batches between forward and backward, over all hops.
     pub fn in_flight(&self) -> usize {
-        self.kept.len()
+        self.saved.len()
     }
 
     /// Optimizer steps the weights have seen.
@@ -352,6 +352,7 @@ impl Stage {
         self.parameters.steps_done()
     }
 
+    /// The parameters of all its hops, a tied table once.
     pub fn parameters(&self) -> &ParameterSet {
         &self.parameters
     }

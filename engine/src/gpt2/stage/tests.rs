@@ -1,40 +1,13 @@
+//! Stages against one another: splits, micro-batches, recomputing, and what is refused.
+
 use futures::executor::block_on;
-use protocol::tensor::Encoding;
+use testkit::fixtures::run;
 
 use super::*;
 use crate::{
     gpt2::shapes,
     parameters::{ParameterError, Quantity},
 };
-
-/// A small run.
-pub(crate) fn run() -> RunSpec {
-    RunSpec {
-        name: "test".into(),
-        model: ModelSpec {
-            vocabulary: 11,
-            positions: 6,
-            width: 8,
-            heads: 2,
-            layers: 2,
-            tie_embeddings: false,
-        },
-        optimizer: OptimizerSpec {
-            beta1: 0.9,
-            beta2: 0.95,
-            epsilon: 1e-8,
-            weight_decay: 0.1,
-            clip_norm: 1.0,
-        },
-        sequences: 2,
-        context: 5,
-        micro_batches: 2,
-        recompute: false,
-        wire: Encoding::F32,
-        moments: Moments::Full,
-        blocks: None,
-    }
-}
 
 const SHAPE: [usize; 2] = [2, 5];
 

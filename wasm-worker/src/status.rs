@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use js_sys::{Function, Object, Reflect, WebAssembly};
-use protocol::message::{Pressure, Vitals};
+use protocol::message::{DeviceStatus, Pressure};
 use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
 
 use crate::js;
@@ -16,14 +16,15 @@ thread_local! {
     static PRESSURE: Cell<Option<Pressure>> = const { Cell::new(None) };
 }
 
-pub fn now() -> Vitals {
+/// As it is now.
+pub(crate) fn now() -> DeviceStatus {
     let memory: WebAssembly::Memory = wasm_bindgen::memory().unchecked_into();
     let buffer: js_sys::ArrayBuffer = memory.buffer().unchecked_into();
-    Vitals { memory_bytes: buffer.byte_length().into(), pressure: PRESSURE.get() }
+    DeviceStatus { memory_bytes: buffer.byte_length().into(), pressure: PRESSURE.get() }
 }
 
 /// Listen to the Compute Pressure API, where the browser has it and the page is secure.
-pub fn observe_pressure() {
+pub(crate) fn observe_pressure() {
     let Some(class) = js::get(&js_sys::global(), "PressureObserver") else { return };
     let heard = Closure::<dyn FnMut(JsValue)>::new(|records: JsValue| {
         let records: js_sys::Array = records.unchecked_into();
