@@ -141,7 +141,10 @@ impl RunCore {
             return Some((Phase::Paused, "paused by the organizer".into()));
         }
         let fault = self.storage_fault.as_ref()?;
-        Some((Phase::Paused, format!("held: {fault}; the run goes on by itself once the disk takes writes again")))
+        Some((
+            Phase::Paused,
+            format!("held: {fault}; the run goes on by itself once the disk takes writes again"),
+        ))
     }
 }
 
@@ -347,7 +350,8 @@ fn said<M: Mode>(
                 Standing::Stale => {}
                 Standing::Unfounded => {
                     let detail =
-                        "a fault counts only from a worker that holds a part of the current plan or round".into();
+                        "a fault counts only from a worker that holds a part of the current plan or round"
+                            .into();
                     return turn.core.roster.unfounded_fault(worker, detail);
                 }
             }

@@ -7,7 +7,10 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub enum DeadlinePolicy {
     /// Always the same, in seconds; whoever is later is too late.
-    Fixed { seconds: f64 },
+    Fixed {
+        /// Seconds from the opening of the round.
+        seconds: f64,
+    },
     /// Learned from arrivals.
     Adaptive {
         /// Share of the replicas that a deadline should let arrive.
@@ -46,6 +49,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
+    /// A policy that has learned nothing yet.
     pub fn new(policy: DeadlinePolicy) -> Self {
         let participation = match policy {
             DeadlinePolicy::Adaptive { target, .. } => target,

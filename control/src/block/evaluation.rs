@@ -18,14 +18,18 @@ pub enum Evaluator {
 /// The weights of one round being measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
+    /// The weights.
     pub published: Published,
+    /// One a batch.
     scores: Vec<Option<Scores>>,
+    /// Batches at a worker.
     dealt: BTreeMap<u32, WorkerId>,
     /// The coordinator has taken over what is missing.
     pub by_coordinator: bool,
 }
 
 impl Evaluation {
+    /// Nothing measured yet, of so many batches.
     pub fn new(published: Published, batches: u32) -> Self {
         let scores = vec![None; batches as usize];
         Self { published, scores, dealt: BTreeMap::new(), by_coordinator: false }
@@ -47,8 +51,7 @@ impl Evaluation {
         self.dealt.get(&batch) == Some(&worker)
     }
 
-    /// The worker is gone, or failed: its batch is free again.
-    /// Whether it had one.
+    /// The worker is gone, or failed: its batch is free again. Returns whether it had one.
     pub fn take_back(&mut self, worker: WorkerId) -> bool {
         let before = self.dealt.len();
         self.dealt.retain(|_, busy| *busy != worker);
@@ -60,6 +63,7 @@ impl Evaluation {
         (0..self.scores.len() as u32).filter(|batch| self.scores[*batch as usize].is_none()).collect()
     }
 
+    /// Notes the scores of a batch, the first ones that come.
     pub fn take(&mut self, batch: u32, scores: Scores) {
         self.dealt.remove(&batch);
         if let Some(slot) = self.scores.get_mut(batch as usize)

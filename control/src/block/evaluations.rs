@@ -13,7 +13,8 @@ use crate::{core::Turn, record::Record};
 impl Block {
     /// The coordinator takes over what no worker has brought.
     pub(super) fn measure_by_coordinator(&mut self, turn: &mut Turn<'_, Action>) {
-        let Some(evaluation) = self.evaluation.as_mut().filter(|evaluation| !evaluation.by_coordinator) else {
+        let Some(evaluation) = self.evaluation.as_mut().filter(|evaluation| !evaluation.by_coordinator)
+        else {
             return;
         };
         evaluation.by_coordinator = true;
@@ -23,7 +24,8 @@ impl Block {
 
     /// Gives batches to workers that have nothing else to do.
     pub(super) fn deal_evaluation(&mut self, turn: &mut Turn<'_, Action>) {
-        let Some(evaluation) = self.evaluation.as_mut().filter(|evaluation| !evaluation.by_coordinator) else {
+        let Some(evaluation) = self.evaluation.as_mut().filter(|evaluation| !evaluation.by_coordinator)
+        else {
             return;
         };
         let idle = |worker: &WorkerId| match &self.round {
@@ -64,10 +66,8 @@ impl Block {
         let blocks = self.updates.len();
         if !scores.is_of_blocks(blocks) || scores.draws != self.settings.draws {
             evaluation.take_back(worker);
-            let detail = format!(
-                "its scores must be of {} draws, with {blocks} in each list",
-                self.settings.draws
-            );
+            let detail =
+                format!("its scores must be of {} draws, with {blocks} in each list", self.settings.draws);
             return Err(Refusal::NotInPlan { message: "EvaluationReport".into(), detail });
         }
         self.scored(turn, round, batch, scores);

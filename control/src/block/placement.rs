@@ -7,6 +7,7 @@ use protocol::worker_id::WorkerId;
 /// A worker to be placed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
+    /// The worker.
     pub worker: WorkerId,
     /// Seconds that a round takes it.
     pub seconds: f64,

@@ -8,10 +8,12 @@ use crate::record::Traffic;
 
 /// How far a worker has come with its share.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
+pub(super) enum Progress {
+    /// Nothing has come of it yet.
     Working,
     /// Its delta is being looked at.
     Checking(DeltaReady),
+    /// Its delta counts.
     Accepted(Accepted),
     /// Nothing more is expected of it in this round.
     Out,
@@ -19,43 +21,51 @@ pub enum Progress {
 
 /// An accepted delta.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Accepted {
-    pub blob: BlobRef,
+pub(super) struct Accepted {
+    pub(super) blob: BlobRef,
     /// Length of the delta.
-    pub norm: f64,
-    pub cross_entropy: f64,
-    pub traffic: Traffic,
+    pub(super) norm: f64,
+    pub(super) cross_entropy: f64,
+    pub(super) traffic: Traffic,
 }
 
 /// One worker's share.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Share {
-    pub block: u32,
+pub(super) struct Share {
+    pub(super) block: u32,
     /// Its number in the round.
-    pub slot: u32,
+    pub(super) slot: u32,
     /// The round that AdamW's moments go back to; None where a round in between did not count.
-    pub moments_since: Option<u64>,
-    pub progress: Progress,
+    pub(super) moments_since: Option<u64>,
+    pub(super) progress: Progress,
     /// Seconds from the opening to its delta.
-    pub arrived: Option<f64>,
+    pub(super) arrived: Option<f64>,
 }
 
+/// A round that is open, or whose deltas are being averaged.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RoundInProgress {
-    pub round: u64,
-    pub opened: Duration,
+pub(super) struct RoundInProgress {
+    pub(super) round: u64,
+    pub(super) opened: Duration,
     /// Seconds it may take.
-    pub deadline: f64,
-    pub shares: BTreeMap<WorkerId, Share>,
+    pub(super) deadline: f64,
+    /// Everybody's share.
+    pub(super) shares: BTreeMap<WorkerId, Share>,
 }
 
 impl RoundInProgress {
-    pub fn elapsed(&self, now: Duration) -> f64 {
+    /// Seconds since it opened.
+    pub(super) fn elapsed(&self, now: Duration) -> f64 {
         now.saturating_sub(self.opened).as_secs_f64()
     }
 
     /// Takes a worker's word that its delta lies in the store.
-    pub fn ready(&mut self, now: Duration, worker: WorkerId, ready: DeltaReady) -> Result<(), DeltaRefusal> {
+    pub(super) fn ready(
+        &mut self,
+        now: Duration,
+        worker: WorkerId,
+        ready: DeltaReady,
+    ) -> Result<(), DeltaRefusal> {
         let (round, elapsed) = (self.round, self.elapsed(now));
         if ready.round < round {
             return Err(DeltaRefusal::Late { round: ready.round });
@@ -75,9 +85,9 @@ impl RoundInProgress {
         Ok(())
     }
 
-    /// Nothing more is to be expected of this worker; what it has sent counts all the same.
-    /// Whether it was still at work.
-    pub fn give_up(&mut self, worker: WorkerId) -> bool {
+    /// Nothing more is to be expected of this worker; what it has sent counts all the same. Returns whether it was
+    /// still at work.
+    pub(super) fn give_up(&mut self, worker: WorkerId) -> bool {
         match self.shares.get_mut(&worker) {
             Some(share) if share.progress == Progress::Working => {
                 share.progress = Progress::Out;
@@ -87,7 +97,8 @@ impl RoundInProgress {
         }
     }
 
-    pub fn accepted(&self) -> impl Iterator<Item = (WorkerId, &Share, &Accepted)> {
+    /// Deltas that count.
+    pub(super) fn accepted(&self) -> impl Iterator<Item = (WorkerId, &Share, &Accepted)> {
         self.shares.iter().filter_map(|(worker, replica)| match &replica.progress {
             Progress::Accepted(accepted) => Some((*worker, replica, accepted)),
             _ => None,
@@ -95,17 +106,18 @@ impl RoundInProgress {
     }
 
     /// Whether nobody is at work any more.
-    pub fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         let settled = |share: &Share| matches!(share.progress, Progress::Accepted(_) | Progress::Out);
         self.shares.values().all(settled)
     }
 
     /// Whether a delta is being looked at: the round waits for that.
-    pub fn is_checking(&self) -> bool {
+    pub(super) fn is_checking(&self) -> bool {
         self.shares.values().any(|replica| matches!(replica.progress, Progress::Checking(_)))
     }
 
-    pub fn participation(&self) -> f64 {
+    /// Accepted deltas over replicas.
+    pub(super) fn participation(&self) -> f64 {
         self.accepted().count() as f64 / self.shares.len().max(1) as f64
     }
 }

@@ -111,7 +111,9 @@ impl Block {
         let Some(round) = &self.round else { return };
         match self.averaging {
             Averaging::No if round.is_checking() => {}
-            Averaging::No if round.is_settled() && turn.core.roster.is_empty() && round.accepted().count() == 0 => {
+            Averaging::No
+                if round.is_settled() && turn.core.roster.is_empty() && round.accepted().count() == 0 =>
+            {
                 // Nobody is left, and nothing has come: as if it had never begun.
                 turn.record(Record::RoundTakenBack { round: round.round });
                 self.round = None;
@@ -131,7 +133,8 @@ impl Block {
         // A silent worker must not hold up every round until the longest time is over.
         let waited_for = round.shares.keys().filter(|worker| !self.is_silent(**worker)).count();
         let arrived = round.accepted().count();
-        round.is_settled() || self.deadlines.may_close(round.elapsed(now), round.deadline, arrived, waited_for)
+        round.is_settled()
+            || self.deadlines.may_close(round.elapsed(now), round.deadline, arrived, waited_for)
     }
 
     /// Notes who was in time and who was not.
@@ -200,7 +203,13 @@ impl Block {
     }
 
     /// The round's weights could not be published.
-    pub(super) fn average_failed(&mut self, turn: &mut Turn<'_, Action>, number: u64, why: &str, again: bool) {
+    pub(super) fn average_failed(
+        &mut self,
+        turn: &mut Turn<'_, Action>,
+        number: u64,
+        why: &str,
+        again: bool,
+    ) {
         let Some(round) = self.round.as_mut().filter(|round| round.round == number) else { return };
         turn.count_refusal("average_failed");
         if again {

@@ -252,7 +252,11 @@ impl Mode for Pipeline {
             FaultKind::BadTensor => {
                 self.discard_plan(turn, format!("{worker} got a broken tensor: {detail}"));
                 // With every frame verified on its way, what arrived broken was broken by its receiver.
-                if std::mem::replace(&mut self.verify_all, true) { Standing::Counts } else { Standing::Excused }
+                if std::mem::replace(&mut self.verify_all, true) {
+                    Standing::Counts
+                } else {
+                    Standing::Excused
+                }
             }
             FaultKind::NotFinite => {
                 self.discard_plan(turn, format!("{worker} met NaN or infinity: {detail}"));

@@ -66,12 +66,7 @@ impl Pipeline {
     /// Makes a plan if the workers suffice; false when they do not.
     pub(super) fn try_plan(&mut self, turn: &mut Turn<'_, Action>) -> bool {
         if turn.core.stopping {
-            crate::core::end(
-                self,
-                turn,
-                protocol::message::DrainReason::Stopped,
-                "stopped by the organizer",
-            );
+            crate::core::end(self, turn, protocol::message::DrainReason::Stopped, "stopped by the organizer");
             return false;
         }
         if let Some((phase, words)) = turn.core.held() {

@@ -15,6 +15,7 @@ use protocol::{
 /// Where an admitted frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
+    /// To this worker, as it came.
     Forward(WorkerId),
     /// Of a plan or step that has ended: honest workers send such frames while a new plan is under way.
     Stale,
@@ -55,6 +56,7 @@ impl Relay {
         }
     }
 
+    /// A relay for the plan of this number, whose hops are held by `holders`; no step is open yet.
     pub fn new(epoch: u64, holders: Vec<WorkerId>, run: RunSpec, validation_batches: u32) -> Self {
         Self {
             epoch,
@@ -95,9 +97,11 @@ impl Relay {
         self.seen.clear();
     }
 
-    /// Judge a tensor frame by its header.
+    /// Judge a tensor frame by its header. A frame passes once: a second one with the same address and direction is
+    /// refused.
     ///
-    /// A frame passes once: a second one with the same address and direction is refused.
+    /// # Errors
+    /// [`Refusal::NotInPlan`] naming what of the header does not fit.
     pub fn admit(&mut self, from: WorkerId, message: &Relayed) -> Result<Verdict, Refusal> {
         let direction = match message {
             Relayed::Activation(_) => Direction::Forward,

@@ -84,7 +84,9 @@ impl Pipeline {
     /// How long everybody computed, against what its profile promised.
     fn learn_paces(&self, turn: &mut Turn<'_, Action>, outcome: &Outcome) {
         // Validation counts as forward time: a step with it says nothing of the pace.
-        let Some(in_force) = self.in_force.as_ref().filter(|_| outcome.validation_loss.is_none()) else { return };
+        let Some(in_force) = self.in_force.as_ref().filter(|_| outcome.validation_loss.is_none()) else {
+            return;
+        };
         let measured = turn.core.roster.measured(turn.now);
         let micro_batches = f64::from(turn.core.settings.run.micro_batches);
         for (worker, timings, _) in &outcome.timings {

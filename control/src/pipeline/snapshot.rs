@@ -15,6 +15,7 @@ use super::plan::Stage;
 /// What one stage gave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotPart {
+    /// Weights and moments of the stage.
     pub blob: BlobRef,
     /// The parts of the model in it.
     pub holds: Vec<Part>,
@@ -41,7 +42,9 @@ impl SnapshotPart {
 pub struct Manifest {
     /// Optimizer steps the weights have seen; the data cursor of the next step.
     pub steps_done: u64,
+    /// Number of the plan it is of.
     pub epoch: u64,
+    /// Shapes of the model.
     pub model: ModelSpec,
     /// M of the run.
     pub micro_batches: u32,
@@ -61,25 +64,27 @@ impl Manifest {
 
 /// A snapshot whose parts are still on their way.
 #[derive(Debug, Clone)]
-pub struct Collecting {
-    pub steps_done: u64,
+pub(super) struct Collecting {
+    /// Steps its weights have seen.
+    pub(super) steps_done: u64,
     /// When it was asked for.
-    pub since: Duration,
+    pub(super) since: Duration,
     parts: BTreeMap<WorkerId, Option<BlobRef>>,
 }
 
 impl Collecting {
-    pub fn new(steps_done: u64, since: Duration, workers: impl IntoIterator<Item = WorkerId>) -> Self {
+    /// No part is there yet.
+    pub(super) fn new(steps_done: u64, since: Duration, workers: impl IntoIterator<Item = WorkerId>) -> Self {
         Self { steps_done, since, parts: workers.into_iter().map(|w| (w, None)).collect() }
     }
 
     /// A worker whose part is still missing.
-    pub fn missing(&self) -> Option<WorkerId> {
+    pub(super) fn missing(&self) -> Option<WorkerId> {
         self.parts.iter().find(|(_, part)| part.is_none()).map(|(worker, _)| *worker)
     }
 
     /// Note a part. True when it is one we waited for.
-    pub fn part(&mut self, worker: WorkerId, steps_done: u64, blob: BlobRef) -> bool {
+    pub(super) fn part(&mut self, worker: WorkerId, steps_done: u64, blob: BlobRef) -> bool {
         if steps_done != self.steps_done {
             return false;
         }
@@ -93,7 +98,7 @@ impl Collecting {
     }
 
     /// The manifest, once every part is there.
-    pub fn complete(
+    pub(super) fn complete(
         &self,
         epoch: u64,
         model: &ModelSpec,
@@ -102,7 +107,11 @@ impl Collecting {
     ) -> Option<Manifest> {
         let part = |stage: &Stage| {
             let blob = self.parts.get(&stage.worker).copied().flatten()?;
-            Some(SnapshotPart { blob, holds: stage.hops.iter().map(|hop| hop.part.clone()).collect(), worker: stage.worker })
+            Some(SnapshotPart {
+                blob,
+                holds: stage.hops.iter().map(|hop| hop.part.clone()).collect(),
+                worker: stage.worker,
+            })
         };
         let parts = stages.iter().map(part).collect::<Option<Vec<_>>>()?;
         Some(Manifest {

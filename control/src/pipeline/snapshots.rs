@@ -24,8 +24,7 @@ impl Pipeline {
         let core = &*turn.core;
         let last = self.steps_done >= core.settings.steps;
         let replan = self.replan.is_some();
-        let wanted =
-            self.due(core.settings.snapshot_every) || last || core.stopping || core.paused || replan;
+        let wanted = self.due(core.settings.snapshot_every) || last || core.stopping || core.paused || replan;
         // One snapshot at a time; but what the run waits for replaces one that is still on its way.
         let must = last || core.stopping || replan;
         // One that never became whole does not count as on its way.
@@ -37,7 +36,12 @@ impl Pipeline {
     }
 
     /// A part lies in the store.
-    pub(super) fn snapshot_part(&mut self, turn: &mut Turn<'_, Action>, worker: WorkerId, part: &SnapshotReady) {
+    pub(super) fn snapshot_part(
+        &mut self,
+        turn: &mut Turn<'_, Action>,
+        worker: WorkerId,
+        part: &SnapshotReady,
+    ) {
         if part.epoch != self.epoch {
             return;
         }
@@ -119,5 +123,4 @@ impl Pipeline {
             turn.act(Action::Commit(writing.manifest.clone()));
         }
     }
-
 }

@@ -9,35 +9,39 @@ use protocol::{
 
 /// A step being worked on, with the validation of the weights it starts from.
 #[derive(Debug, Clone)]
-pub struct StepInProgress {
+pub(super) struct StepInProgress {
     /// Optimizer steps the weights have seen.
-    pub step: u64,
-    pub opened: Duration,
+    pub(super) step: u64,
+    /// When it began.
+    pub(super) opened: Duration,
     /// None: no training in this step, validation only.
     reports: Option<BTreeMap<WorkerId, Option<StepReport>>>,
+    /// Loss of each held-out batch.
     validation: Vec<Option<f32>>,
 }
 
 /// What a complete step amounts to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Mean cross-entropy over the micro-batches; None in a step of validation only.
-    pub train_loss: Option<f64>,
+    pub(super) train_loss: Option<f64>,
     /// Global norm of the gradients, before clipping.
-    pub gradient_norm: f64,
-    pub validation_loss: Option<f64>,
-    pub timings: Vec<(WorkerId, Timings, DeviceStatus)>,
+    pub(super) gradient_norm: f64,
+    /// Mean cross-entropy over the held-out batches; None where none were asked for.
+    pub(super) validation_loss: Option<f64>,
+    /// Where each stage's time went, and how its device is.
+    pub(super) timings: Vec<(WorkerId, Timings, DeviceStatus)>,
 }
 
 impl Outcome {
     /// Computing time of all stages over stages times wall time.
-    pub fn efficiency(&self, wall_seconds: f64) -> f64 {
+    pub(super) fn efficiency(&self, wall_seconds: f64) -> f64 {
         let busy: f64 = self.timings.iter().map(|(_, timings, _)| timings.busy()).sum();
         busy / (self.timings.len() as f64 * wall_seconds).max(f64::MIN_POSITIVE)
     }
 
     /// Mean over longest computing time of a stage; 1 where none computed.
-    pub fn balance(&self) -> f64 {
+    pub(super) fn balance(&self) -> f64 {
         let busy = || self.timings.iter().map(|(_, timings, _)| timings.busy());
         let longest = busy().fold(0.0, f64::max);
         if longest > 0.0 { busy().sum::<f64>() / self.timings.len() as f64 / longest } else { 1.0 }
@@ -46,21 +50,27 @@ impl Outcome {
 
 /// Why a report is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReportError {
+pub(super) enum ReportError {
+    /// Of another step.
     #[error("it names step {theirs}, the run is at {ours}")]
     OtherStep { theirs: u64, ours: u64 },
+    /// Of nobody in the step.
     #[error("this worker has no stage in the step")]
     NotInStep,
+    /// A second one.
     #[error("it came twice")]
     Twice,
+    /// Not one loss a micro-batch.
     #[error("it has {got} losses, the step has {want}")]
     Losses { got: usize, want: usize },
+    /// Of no batch of the step.
     #[error("validation batch {0} was not asked for")]
     NoSuchBatch(u32),
 }
 
 impl StepInProgress {
-    pub fn train(step: u64, opened: Duration, workers: &[WorkerId], validation_batches: u32) -> Self {
+    /// A step of training, with the validation of the weights it starts from.
+    pub(super) fn train(step: u64, opened: Duration, workers: &[WorkerId], validation_batches: u32) -> Self {
         Self {
             step,
             opened,
@@ -69,17 +79,21 @@ impl StepInProgress {
         }
     }
 
-    pub fn validate_only(step: u64, opened: Duration, validation_batches: u32) -> Self {
+    /// A step that only measures the weights.
+    pub(super) fn validate_only(step: u64, opened: Duration, validation_batches: u32) -> Self {
         Self { step, opened, reports: None, validation: vec![None; validation_batches as usize] }
     }
 
     /// A worker whose report is still missing, in the order of joining.
-    pub fn missing(&self) -> Option<WorkerId> {
+    pub(super) fn missing(&self) -> Option<WorkerId> {
         self.reports.iter().flatten().find(|(_, report)| report.is_none()).map(|(worker, _)| *worker)
     }
 
     /// Note a stage's report. `losses_wanted` is M for the stage with the head, else 0.
-    pub fn report(
+    ///
+    /// # Errors
+    /// Why it does not belong to the step.
+    pub(super) fn report(
         &mut self,
         worker: WorkerId,
         report: StepReport,
@@ -99,7 +113,11 @@ impl StepInProgress {
         Ok(())
     }
 
-    pub fn validated(&mut self, report: &ValidationReport) -> Result<(), ReportError> {
+    /// Note the loss of a held-out batch.
+    ///
+    /// # Errors
+    /// Why it does not belong to the step.
+    pub(super) fn validated(&mut self, report: &ValidationReport) -> Result<(), ReportError> {
         if report.step != self.step {
             return Err(ReportError::OtherStep { theirs: report.step, ours: self.step });
         }
@@ -113,7 +131,7 @@ impl StepInProgress {
     }
 
     /// Mean over the held-out batches, once all are in; None where none were asked for.
-    pub fn validation_loss(&self) -> Option<f64> {
+    pub(super) fn validation_loss(&self) -> Option<f64> {
         if self.validation.is_empty() {
             return None;
         }
@@ -122,7 +140,7 @@ impl StepInProgress {
     }
 
     /// The outcome, once every stage and every held-out batch has reported.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub(super) fn outcome(&self) -> Option<Outcome> {
         if self.validation.iter().any(Option::is_none) {
             return None;
         }

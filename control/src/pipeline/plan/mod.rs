@@ -10,9 +10,9 @@ use protocol::{
     tensor::TensorMeta,
 };
 
-use protocol::worker_id::WorkerId;
 pub use memory::{layer_parameters, parameters};
 use partition::Candidate;
+use protocol::worker_id::WorkerId;
 use schedule::{HopModel, LinkModel, Model, Simulated, simulate};
 
 /// How many stages a plan has.
@@ -27,13 +27,15 @@ pub enum Stages {
 /// A worker as the planner sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
+    /// The worker.
     pub worker: WorkerId,
-    /// Seconds on one micro-batch.
+    /// Seconds of one layer on one micro-batch.
     pub layer: PassSeconds,
+    /// Seconds of the embedding on one micro-batch.
     pub embedding: PassSeconds,
-    /// Final norm, head and loss, both ways.
+    /// Seconds of final norm, head and loss on one micro-batch, both ways.
     pub head_seconds: f64,
-    /// 0: unknown, taken for enough.
+    /// Bytes it may use; 0: unknown, taken for enough.
     pub memory_bytes: u64,
     /// None: not measured, taken for instant.
     pub link: Option<LinkSpeed>,
@@ -57,9 +59,12 @@ impl Measured {
     }
 }
 
+/// What one worker holds in a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
+    /// The worker.
     pub worker: WorkerId,
+    /// Its hops, ascending.
     pub hops: Vec<Hop>,
     /// Most micro-batches between forward and backward.
     pub window: u32,
@@ -80,15 +85,30 @@ pub struct Plan {
     pub predicted: Simulated,
 }
 
+/// Why there is no plan, in words that say what would help.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
+    /// Fewer workers than stages.
     #[error("{have} of {want} workers are ready")]
-    TooFew { have: u32, want: u32 },
+    TooFew {
+        /// Measured workers.
+        have: u32,
+        /// Workers that the plan needs.
+        want: u32,
+    },
+    /// The model is larger than their memory.
     #[error(
         "the model does not fit into the memory of {have} {}: it needs {} more; {} or a narrower model would do",
         if *.have == 1 { "device" } else { "devices" }, size(*.missing), more(*.devices)
     )]
-    DoesNotFit { have: u32, missing: u64, devices: u64 },
+    DoesNotFit {
+        /// Workers there are.
+        have: u32,
+        /// Bytes that are missing.
+        missing: u64,
+        /// Further devices like them that would do.
+        devices: u64,
+    },
 }
 
 /// Bytes for people.
@@ -108,10 +128,12 @@ fn more(devices: u64) -> String {
 }
 
 impl Plan {
+    /// Its workers, from the embedding to the head.
     pub fn workers(&self) -> Vec<WorkerId> {
         self.stages.iter().map(|s| s.worker).collect()
     }
 
+    /// What this worker holds; None where it has no stage.
     pub fn stage(&self, worker: WorkerId) -> Option<&Stage> {
         self.stages.iter().find(|s| s.worker == worker)
     }
@@ -144,6 +166,9 @@ const WORTH: f64 = 0.97;
 
 /// The best plan for these workers. A `run` whose M is 0 has it chosen: the least that keeps the pipeline nearly as
 /// busy as it can be.
+///
+/// # Errors
+/// Why there is none: too few workers, or too little memory.
 pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan, PlanError> {
     let have = workers.len() as u32;
     let want = match stages {

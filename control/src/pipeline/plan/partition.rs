@@ -23,8 +23,9 @@ pub struct Candidate {
     pub seconds_per_layer: f64,
     /// Most layers its memory holds; 0 leaves it out.
     pub max_layers: u32,
-    /// Layers' worth of memory that the first stage's embedding takes, and the last one's head.
+    /// Layers' worth of memory that the first stage's embedding takes.
     pub first_room: u32,
+    /// Layers' worth of memory that the last stage's head takes.
     pub last_room: u32,
     /// Seconds a micro-batch takes on its link in the busier direction, one frame; finite and not negative.
     pub link_seconds: f64,

@@ -14,32 +14,39 @@ use std::{
 pub struct HopModel {
     /// Index of the worker that holds it.
     pub worker: usize,
-    /// Seconds on one micro-batch. The last hop computes loss and backward in one: both count, at once.
+    /// Seconds of the forward pass of one micro-batch. The last hop computes loss and backward in one: both count, at
+    /// once.
     pub forward: f64,
+    /// Seconds of its backward pass.
     pub backward: f64,
 }
 
 /// A worker's link; unmeasured ones are infinitely fast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkModel {
+    /// Seconds there and back.
     pub round_trip: f64,
-    /// Bytes per second.
+    /// Bytes per second to the coordinator.
     pub up: f64,
+    /// Bytes per second from the coordinator.
     pub down: f64,
 }
 
 impl LinkModel {
+    /// A link that costs no time.
     pub const INSTANT: LinkModel = LinkModel { round_trip: 0.0, up: f64::INFINITY, down: f64::INFINITY };
 }
 
 /// A plan in numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
+    /// From the embedding to the head.
     pub hops: Vec<HopModel>,
     /// One a worker.
     pub links: Vec<LinkModel>,
     /// Most micro-batches between forward and backward, one a worker.
     pub windows: Vec<u32>,
+    /// M.
     pub micro_batches: u32,
     /// Bytes of an activation or gradient on the wire.
     pub frame_bytes: f64,
