@@ -12,7 +12,7 @@ use control::{
 use protocol::{
     message::{Address, Down, Relayed, Targets, TensorFrame, Tokens},
     refusal::Refusal,
-    tensor::{decode_floats, encode_tokens},
+    tensor::{CodecError, encode_tokens, verify},
     worker_id::WorkerId,
 };
 
@@ -119,7 +119,8 @@ impl<W: Windows> Runtime for PipelineRuntime<W> {
     ) -> Result<Option<WorkerId>, Refusal> {
         let verdict = self.relay.admit(from, message)?;
         if self.relay.verify_all {
-            decode_floats(&message.frame().tensor, payload).map_err(|error| broken(&error))?;
+            let broken = |error: CodecError| Refusal::Malformed { detail: error.to_string() };
+            verify(&message.frame().tensor, payload).map_err(broken)?;
         }
         Ok(match verdict {
             Verdict::Forward(to) => Some(to),
@@ -135,8 +136,4 @@ impl<W: Windows> Runtime for PipelineRuntime<W> {
         }
         Some(Event::Committed { steps_done, state })
     }
-}
-
-fn broken(error: &impl ToString) -> Refusal {
-    Refusal::Malformed { detail: error.to_string() }
 }

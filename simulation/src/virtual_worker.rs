@@ -81,10 +81,6 @@ impl Pace {
         self.slower.set(factor);
     }
 
-    pub(crate) fn spec(&self) -> &WorkerSpec {
-        &self.spec
-    }
-
     /// Seconds of a unit of computing.
     pub(crate) fn seconds(&self, work: Compute<'_>) -> f64 {
         let Profile { layer, embedding, head_seconds, .. } = &self.spec.profile;
