@@ -241,6 +241,9 @@ impl<W: Windows> BlockRuntime<W> {
         let run = self.run_spec().clone();
         let dropped = |work: &Work| averaged.dropped.iter().any(|(worker, _)| *worker == work.worker);
         let work = work.into_iter().filter(|work| !dropped(work)).collect();
+        let accepted = totals.accepted.saturating_sub(averaged.dropped.len() as u64);
+        let refused = totals.refused + averaged.dropped.len() as u64;
+        let totals = Totals { accepted, refused, ..totals };
         let manifest = RoundManifest { run, published, updates, totals, work };
         desk.write(Publication { manifest, averaged });
         Ok(())

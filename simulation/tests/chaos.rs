@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{ALL_KINDS, Mixed, on_all_processors, schedule_of, worker};
-use control::{Settings, pipeline::plan::Stages};
+use control::{Record, Settings, pipeline::plan::Stages};
 use engine::{
     Device,
     gpt2::shapes,
@@ -91,8 +91,12 @@ fn undisturbed() -> (Vec<f32>, u64) {
 #[test]
 fn whatever_happens_the_weights_are_those_of_an_undisturbed_run() {
     let (expected, carried) = undisturbed();
+    let stages = |record: &Record| matches!(record, Record::PlanMade { stages, .. } if stages.len() > 1);
+    let mut several = harness(0, Stages::Auto, 4, vec![]);
+    several.run(LIMIT).unwrap();
+    assert!(several.records().iter().any(stages), "several workers share the model");
     on_all_processors(SCHEDULES, |seed| {
-        let (workers, disturbances) = schedule_of(seed, carried, 7, ALL_KINDS);
+        let (workers, disturbances) = schedule_of(seed, carried, 12, ALL_KINDS);
         let words = format!("seed {seed}, {workers} workers, {disturbances:?}");
         let mut harness = harness(seed, Stages::Auto, workers, disturbances);
         let mut phase = harness.run(LIMIT / 2).unwrap_or(Phase::Waiting);

@@ -155,10 +155,10 @@ impl Windows for Words {
     }
 }
 
-/// A worker that computes a layer in 20 ms over a link of a few milliseconds.
+/// A worker that computes a layer in 0.3 s over a link of a few milliseconds: slow enough for several to share a model.
 pub fn worker() -> WorkerSpec {
     let link = Link { latency: 2e-3, up: 1e6, down: 4e6 };
-    WorkerSpec::of_layer_seconds("virtual", link, 0.02, 1)
+    WorkerSpec::of_layer_seconds("virtual", link, 0.3, 1)
 }
 
 /// So many disturbances at most, anywhere in a run that carries so many frames undisturbed, and the workers it begins
