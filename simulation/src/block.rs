@@ -60,6 +60,8 @@ pub struct BlockRuntime<W> {
     keep_all: bool,
     /// Published weights whose files are in the store, oldest first.
     stored: VecDeque<Published>,
+    /// Deltas in the store that were announced in the round.
+    deltas: Vec<BlobHash>,
     /// Tiny windows and weights in place of the run's.
     dry: bool,
     pub(crate) luck: Option<Luck>,
@@ -82,6 +84,7 @@ impl<W: Windows> BlockRuntime<W> {
             manifests: vec![],
             keep_all: false,
             stored: VecDeque::new(),
+            deltas: vec![],
             dry: false,
             luck: None,
             hostile: Hostile::new(0, DeltaEncoding::F32, &[]),
@@ -118,7 +121,7 @@ impl<W: Windows> BlockRuntime<W> {
         self.server.as_mut().ok_or(SimulationError::Lost("the aggregation server"))
     }
 
-    /// Puts the server's weights into the store, and takes the oldest out.
+    /// Puts the server's weights into the store.
     fn publish(&mut self, network: &mut Network, round: u64) -> Result<Published, SimulationError> {
         let files = self.server()?.files()?;
         if let Some(stand_in) = &mut network.stand_in {
@@ -129,16 +132,24 @@ impl<W: Windows> BlockRuntime<W> {
             network.keep(file.clone());
         });
         self.stored.push_back(published.clone());
-        if !self.keep_all && self.stored.len() > ROUNDS_KEPT {
-            let old = self.stored.pop_front();
-            let kept = |hash: BlobHash| {
-                self.stored.iter().flat_map(Published::blobs).any(|blob| blob.hash == hash)
-            };
-            for blob in old.iter().flat_map(Published::blobs).filter(|blob| !kept(blob.hash)) {
-                network.forget(blob.hash);
-            }
+        if !self.keep_all {
+            self.sweep(network);
         }
         Ok(published)
+    }
+
+    /// Takes out of the store what no worker and no round asks for any more.
+    fn sweep(&mut self, network: &mut Network) {
+        std::mem::take(&mut self.deltas).into_iter().for_each(|delta| network.forget(delta));
+        if self.stored.len() <= ROUNDS_KEPT {
+            return;
+        }
+        let old = self.stored.pop_front();
+        let kept =
+            |hash: BlobHash| self.stored.iter().flat_map(Published::blobs).any(|blob| blob.hash == hash);
+        for blob in old.iter().flat_map(Published::blobs).filter(|blob| !kept(blob.hash)) {
+            network.forget(blob.hash);
+        }
     }
 
     fn resume(&self, network: &Network, manifest: &RoundManifest) -> Result<Server, SimulationError> {
@@ -203,9 +214,6 @@ impl<W: Windows> BlockRuntime<W> {
             Some(bytes) => self.server()?.check(worker, block, published, &bytes),
             None => Err(DeltaRefusal::Unreadable { why: "there is no such file in the store".into() }),
         };
-        if !self.keep_all {
-            desk.network.forget(blob.hash);
-        }
         let traffic = match desk.network.endpoint_of(worker) {
             Some(endpoint) => std::mem::take(&mut desk.network.endpoints[endpoint].traffic),
             None => Traffic::default(),
@@ -273,6 +281,7 @@ impl<W: Windows> Runtime for BlockRuntime<W> {
 
     fn begin(&mut self, network: &mut Network) -> Result<Run<Block>, SimulationError> {
         let manifest = self.manifests.last().cloned();
+        self.deltas.clear();
         let BlockSetup { settings, rounds, rules } = self.setup.clone();
         let published = match &manifest {
             Some(manifest) => {
@@ -319,6 +328,7 @@ impl<W: Windows> Runtime for BlockRuntime<W> {
         let (Up::DeltaReady(ready), Some(endpoint)) = (&message, desk.network.endpoint_of(worker)) else {
             return Ok(Some(message));
         };
+        self.deltas.push(ready.blob.hash);
         let lengths = self.lengths(ready.block);
         self.hostile.delta_ready(worker, endpoint, ready.clone(), &lengths, desk)
     }

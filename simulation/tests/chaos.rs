@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
-use common::{ALL_KINDS, Mixed, on_all_processors, schedule_of, worker};
+use common::{ALL_KINDS, Mixed, anything, on_all_processors, schedule_of, worker};
 use control::{Record, Settings, pipeline::plan::Stages};
 use engine::{
     Device,
@@ -95,6 +95,7 @@ fn whatever_happens_the_weights_are_those_of_an_undisturbed_run() {
     let mut several = harness(0, Stages::Auto, 4, vec![]);
     several.run(LIMIT).unwrap();
     assert!(several.records().iter().any(stages), "several workers share the model");
+    let refusals = Mutex::new(BTreeSet::new());
     on_all_processors(SCHEDULES, |seed| {
         let (workers, disturbances) = schedule_of(seed, carried, 12, ALL_KINDS);
         let words = format!("seed {seed}, {workers} workers, {disturbances:?}");
@@ -108,6 +109,34 @@ fn whatever_happens_the_weights_are_those_of_an_undisturbed_run() {
         }
         let reason = harness.decided().view(harness.now()).reason;
         assert_eq!(phase, Phase::Finished, "{words}: {reason}");
+        let worst = farthest(&expected, &weights(&harness, &words));
+        assert!(worst <= TOLERANCE, "{words}: a weight is off by {worst}");
+        for record in harness.records() {
+            if let Record::WorkerRefused { refusal, .. } = record {
+                refusals.lock().unwrap().insert(refusal.clone());
+            }
+        }
+    });
+    let refusals = refusals.into_inner().unwrap();
+    for reason in ["bad_tensor", "lease_ended", "malformed", "not_in_plan", "stalled"] {
+        assert!(refusals.contains(reason), "no schedule has led to {reason}: {refusals:?}");
+    }
+}
+
+#[test]
+fn one_of_two_workers_may_do_anything_at_any_message() {
+    let (expected, _) = undisturbed();
+    let mut plain = harness(1, Stages::Auto, 2, vec![]);
+    plain.run(LIMIT).unwrap();
+    let cases: Vec<(What, u64)> = anything()
+        .into_iter()
+        .flat_map(|what| (0..plain.carried()).step_by(5).map(move |after| (what, after)))
+        .collect();
+    on_all_processors(cases.len() as u64, |case| {
+        let (what, after) = cases[case as usize];
+        let mut harness = harness(1, Stages::Auto, 2, vec![Disturbance { after, what, whom: 0 }]);
+        let words = format!("{what:?} after {after} messages");
+        assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished, "{words}");
         let worst = farthest(&expected, &weights(&harness, &words));
         assert!(worst <= TOLERANCE, "{words}: a weight is off by {worst}");
     });

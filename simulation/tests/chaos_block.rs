@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::{ALL_KINDS, Mixed, block_setup, on_all_processors, schedule_of, worker};
+use common::{ALL_KINDS, Mixed, anything, block_setup, on_all_processors, schedule_of, worker};
 use control::block::{RoundManifest, deadline::DeadlinePolicy};
 use engine::aggregation::server::{Rules, Server};
 use protocol::view::Phase;
@@ -90,6 +90,23 @@ fn whatever_happens_the_run_finishes_and_each_delta_is_applied_at_most_once() {
         }
         let reason = harness.decided().view(harness.now()).reason;
         assert_eq!(phase, Phase::Finished, "{words}: {reason}");
+        each_delta_is_applied_at_most_once(&harness, &words);
+    });
+}
+
+#[test]
+fn one_of_two_workers_may_do_anything_at_any_message() {
+    let mut plain = harness(1, 2, vec![]);
+    plain.run(LIMIT).unwrap();
+    let cases: Vec<(What, u64)> = anything()
+        .into_iter()
+        .flat_map(|what| (0..plain.carried()).step_by(5).map(move |after| (what, after)))
+        .collect();
+    on_all_processors(cases.len() as u64, |case| {
+        let (what, after) = cases[case as usize];
+        let mut harness = harness(1, 2, vec![Disturbance { after, what, whom: 0 }]);
+        let words = format!("{what:?} after {after} messages");
+        assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished, "{words}");
         each_delta_is_applied_at_most_once(&harness, &words);
     });
 }

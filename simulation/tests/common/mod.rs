@@ -67,13 +67,13 @@ pub fn block_setup(settings: Settings, local_steps: u32, deadline: DeadlinePolic
         parameters: (table + blocks.count as usize * own) as u64,
         aggregator: "mean".into(),
     };
-    // As the coordinator has it: ten times what AdamW can move a weight by in a round.
+    // As the coordinator has them: ten times what AdamW can move a weight by in a round, four times the usual length.
     let largest = (10.0 * f64::from(local_steps) * settings.learning_rate.peak) as f32;
     let rules = Rules {
         aggregator: Aggregator::Mean,
         outer: OuterStep::Mean,
         largest,
-        norm_limit: Some(10.0),
+        norm_limit: Some(4.0),
         suspicious: true,
     };
     BlockSetup { settings, rounds, rules }
@@ -201,6 +201,23 @@ pub fn schedule_of(seed: u64, carried: u64, most: u64, kinds: u64) -> (u64, Vec<
 
 /// Every kind of disturbance that [`schedule_of`] knows.
 pub const ALL_KINDS: u64 = 23;
+
+/// What a worker, its network and the disk may do while the other worker is well.
+pub fn anything() -> Vec<What> {
+    vec![
+        What::Silent(1000),
+        What::Deaf(1000),
+        What::HoldUp(100),
+        What::DiesWhenReady,
+        What::Flap(5),
+        What::Lie,
+        What::Garble,
+        What::Lose,
+        What::Double,
+        What::Swap,
+        What::FullDisk(30),
+    ]
+}
 
 /// Plays seeds on all processors.
 pub fn on_all_processors(seeds: u64, play: impl Fn(u64) + Sync) {
