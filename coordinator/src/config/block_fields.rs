@@ -9,7 +9,7 @@ use super::{
     run_kinds::MOST_LAYERS,
     section::section,
 };
-use crate::rounds::evaluation::Evaluator;
+use control::block::evaluation::Evaluator;
 
 section! {
     /// The model, whose `model.layers` are shared evenly among blocks, and the noise that each block learns to remove.

@@ -1,6 +1,6 @@
 //! What must hold between the fields of `run.toml` in block mode.
 
-use engine::block::noise::{NoiseLaw, NoiseSchedule};
+use engine::denoiser::noise::{NoiseLaw, NoiseSchedule};
 use protocol::tensor::Encoding;
 
 use super::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use engine::aggregate::{Aggregator, OuterStep};
+use control::block::deadline::DeadlinePolicy;
+use engine::aggregation::{Aggregator, OuterStep, server::Rules};
 use protocol::{
     delta::DeltaEncoding,
     spec::{BlockSpec, ModelSpec, OptimizerSpec, RunSpec},
@@ -11,10 +12,7 @@ use protocol::{
 use super::{
     AggregatorName, DeltaName, ModeName, OuterName, RoundsConfig, RunConfig, SessionConfig, TrainingConfig,
 };
-use crate::{
-    data::windows::WindowShape,
-    rounds::{deadline::DeadlinePolicy, keeper::Rules},
-};
+use crate::data::windows::WindowShape;
 
 impl RunConfig {
     /// What workers must know, with V from the run's tokenizer.

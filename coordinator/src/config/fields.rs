@@ -1,5 +1,6 @@
 //! The fields of `run.toml` that both modes have, and those of `[pipeline]`.
 
+use control::pipeline::plan::Stages;
 use std::path::PathBuf;
 
 use protocol::{limits::LOSSES, spec::Moments, tensor::Encoding};
@@ -13,7 +14,6 @@ use super::{
 };
 use crate::{
     data::{corpus::Source, tokenizer::TokenizerKind},
-    plan::Stages,
 };
 
 /// Steps beyond which a number is surely a slip.

@@ -3,7 +3,9 @@
 use protocol::tensor::{Encoding, TensorMeta};
 
 use super::{ModeName, RunConfig, block_rules, fields::least_workers, read::Reading};
-use crate::{data::tokenizer::TokenizerKind, plan::Stages};
+use control::pipeline::plan::Stages;
+
+use crate::data::tokenizer::TokenizerKind;
 
 /// Notes whatever does not fit together.
 pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {

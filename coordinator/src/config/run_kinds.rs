@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use toml::{Value, de::DeValue, ser::Error as WriteError};
 
 use super::kind::{Kind, Whole, WordOr, text};
-use crate::{data::corpus::Source, plan::Stages};
+use control::pipeline::plan::Stages;
+
+use crate::data::corpus::Source;
 
 /// `name`: the run's name, which names its folder too.
 pub(super) struct RunName;

@@ -15,7 +15,7 @@ use control::{
     block::{Action, Block, Event, RoundManifest, Totals, Work, local_steps},
 };
 use engine::{
-    aggregation::{Averaged, Server},
+    aggregation::server::{Averaged, Rules, Server},
     denoiser::evaluate::measure,
 };
 use protocol::{
@@ -102,7 +102,7 @@ pub(crate) async fn resume(
     blobs: &BlobStore,
     manifest: &RoundManifest,
     run: &RunSpec,
-    rules: engine::aggregation::Rules,
+    rules: Rules,
 ) -> anyhow::Result<Server> {
     let mut files = Vec::new();
     for blob in manifest.published.weights() {
@@ -198,7 +198,7 @@ pub(crate) fn measure_batch<B: AsRef<[u8]>>(
 impl ModeIo for BlockIo {
     type Mode = Block;
 
-    async fn act(&mut self, action: Action, _: &Run<Block>) -> anyhow::Result<()> {
+    fn act(&mut self, action: Action, _: &Run<Block>) -> anyhow::Result<()> {
         let order = match action {
             Action::SendRound { worker, task, slot } => return self.send_round(worker, task, slot),
             Action::SendEvaluation { worker, task } => return self.send_evaluation(worker, task),

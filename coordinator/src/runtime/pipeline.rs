@@ -41,7 +41,7 @@ pub(crate) struct PipelineIo {
 impl ModeIo for PipelineIo {
     type Mode = Pipeline;
 
-    async fn act(&mut self, action: Action, run: &Run<Pipeline>) -> anyhow::Result<()> {
+    fn act(&mut self, action: Action, run: &Run<Pipeline>) -> anyhow::Result<()> {
         match action {
             Action::SendBatch { worker, to, half } => {
                 let (tensor, payload) = self.windows(run.micro_batches(), to, half)?;

@@ -9,6 +9,7 @@ pub(crate) mod focus;
 pub(crate) mod js;
 pub(crate) mod live;
 pub(crate) mod name;
+pub(crate) mod participation;
 pub(crate) mod stream;
 pub(crate) mod tab;
 pub(crate) mod title;

@@ -12,9 +12,9 @@ use super::js;
 /// Where the coordinator's events come from; `events.js` names it too.
 const EVENTS: &str = "/v1/run/events";
 
-/// The shared worker's program, and its name: a page of another version gets a worker of its own.
-const PROGRAM: &str = "/events.js";
-const PROGRAM_NAME: &str = "cohort-events-1";
+/// The element of index.html that names the shared worker's program. The name carries a hash of the content, so that a
+/// page of another build gets a worker of its own.
+const PROGRAM: &str = "link[rel='cohort-events']";
 
 /// Time between tries where the browser does not try by itself.
 const RETRY: Duration = Duration::from_secs(3);
@@ -64,7 +64,8 @@ impl Shared {
     /// None where the browser has no shared workers.
     fn open(listener: Listener) -> Option<Self> {
         js::get(&js::window(), "SharedWorker")?;
-        let worker = SharedWorker::new_with_str(PROGRAM, PROGRAM_NAME).ok()?;
+        let link = js::window().document()?.query_selector(PROGRAM).ok()??;
+        let worker = SharedWorker::new(&link.get_attribute("href")?).ok()?;
         let port = worker.port();
         let message = Closure::new(move |event: MessageEvent| {
             let data = event.data();

@@ -93,6 +93,10 @@ pub(crate) fn of_worker(worker: &WorkerView, phase: Phase, link: Link) -> Status
 pub(crate) enum Activity {
     /// Nobody pressed the button yet.
     Idle,
+    /// The page was reloaded; the device joins again by itself.
+    Rejoining {
+        in_seconds: f64,
+    },
     /// Loading the training program.
     Starting {
         slow: bool,
@@ -129,6 +133,7 @@ impl Activity {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Activity::Idle => "idle",
+            Activity::Rejoining { .. } => "rejoining",
             Activity::Starting { .. } => "starting",
             Activity::Connecting { .. } => "connecting",
             Activity::InRun(Status::Finished | Status::Stopped) | Activity::Over { .. } => "over",
@@ -168,6 +173,7 @@ pub(crate) fn of_session(session: &Session, phase: Option<Phase>, link: Link, no
             return Activity::Over { finished, took_part: true };
         }
         Stage::Idle => return Activity::Idle,
+        Stage::Rejoining { at } => return Activity::Rejoining { in_seconds: (at - now).max(0.0) },
         Stage::Starting => return Activity::Starting { slow },
         Stage::Connecting => return Activity::Connecting { slow },
         Stage::Reconnecting { at, reason } => {
@@ -247,7 +253,7 @@ mod tests {
     fn an_answer_to_the_device_is_a_sign_of_life() {
         let mut session = Session::default().starting(0.0);
         session.apply(SessionEvent::Training { epoch: 1, hops: vec![] }, 1.0);
-        session.apply(SessionEvent::Judged { round: 1, refused: None }, 98.0);
+        session.apply(SessionEvent::DeltaOutcome { round: 1, refused: None }, 98.0);
         let at = |now| of_session(&session, Some(Phase::Training), Link::Silent, now);
         assert_eq!(at(100.0), Activity::InRun(Status::Training));
         assert_eq!(at(104.0), Activity::InRun(Status::Silent));

@@ -125,7 +125,7 @@ pub(crate) fn worker(id: u64, name: &str) -> WorkerView {
         link: None,
         memory_bytes: 0,
         stage_bytes: 0,
-        vitals: Default::default(),
+        status: Default::default(),
         hops: Vec::new(),
         timings: Timings::default(),
         accepted_micro_batches: 0,

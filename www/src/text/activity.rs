@@ -13,6 +13,14 @@ pub(crate) fn words(activity: &Activity, mode: &dyn ModeText) -> Words {
         Activity::Idle => {
             say(Calm, "Not taking part", "Nothing runs on this device until you press the button.")
         }
+        Activity::Rejoining { in_seconds } => say(
+            Busy,
+            "Joining again",
+            format!(
+                "This device took part when the page was left. It joins again in {}.",
+                about(in_seconds.ceil())
+            ),
+        ),
         Activity::Starting { slow: false } => say(
             Busy,
             "Loading the training program",
@@ -95,7 +103,7 @@ pub(crate) fn words(activity: &Activity, mode: &dyn ModeText) -> Words {
 /// What a screen reader announces: without what counts down.
 pub(crate) fn announcement(activity: &Activity, words: &Words) -> String {
     match activity {
-        Activity::Reconnecting { .. } => format!("{}.", words.title),
+        Activity::Rejoining { .. } | Activity::Reconnecting { .. } => format!("{}.", words.title),
         _ => format!("{}. {}", words.title, words.detail),
     }
 }
@@ -125,6 +133,7 @@ pub(crate) fn button(activity: &Activity) -> &'static str {
         Activity::Crashed(_) => "Restart",
         Activity::Refused(_) | Activity::Failed(_) | Activity::Unloadable => "Try again",
         Activity::Left => "Join again",
+        Activity::Rejoining { .. } => "Join now",
         _ => "Join",
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn missed(replica: &ReplicaView) -> String {
 
 // The card with the button.
 pub(crate) const NAME: &str = "Name, shown to the organizer and to others";
+pub(crate) const CANCEL: &str = "Cancel";
 pub(crate) const STOP: &str = "Stop";
 pub(crate) const ROUND_PROGRESS: &str = "Progress of the round on this device";
 pub(crate) const LEAVE: &str = "You can leave at any time. Closing the tab is enough.";

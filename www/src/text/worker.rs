@@ -66,7 +66,7 @@ pub(crate) fn kind(worker: &WorkerView) -> String {
 
 /// "212 MB of 2.15 GB": what the program holds, and what its part may take.
 pub(crate) fn memory(worker: &WorkerView) -> String {
-    match (worker.vitals.memory_bytes, worker.memory_bytes) {
+    match (worker.status.memory_bytes, worker.memory_bytes) {
         (0, 0) => "unknown".to_owned(),
         (0, limit) => format!("at most {}", bytes(limit)),
         (used, 0) => bytes(used),
@@ -88,7 +88,7 @@ pub(crate) fn round_trip(worker: &WorkerView) -> String {
 
 /// How hard the device says it is at work.
 pub(crate) fn pressure(worker: &WorkerView) -> Option<&'static str> {
-    Some(match worker.vitals.pressure? {
+    Some(match worker.status.pressure? {
         Pressure::Nominal => "light",
         Pressure::Fair => "fair",
         Pressure::Serious => "high",

@@ -4,9 +4,9 @@ use leptos::prelude::*;
 
 use super::me::Me;
 use crate::{
-    browser::{address::Wishes, focus, live::Live, name, tab::Join},
+    browser::{address::Wishes, clock::now, focus, live::Live, name, participation, tab::Join},
     components::announce::Announce,
-    state::activity::Activity,
+    state::{activity::Activity, session::Session},
     text::{
         activity::{announcement, button},
         round, volunteer as text,
@@ -39,7 +39,7 @@ pub(crate) fn JoinCard(wishes: Wishes, default_name: String) -> impl IntoView {
         })
     };
     // Beside the state, not announced with it: a screen reader must not speak at every step.
-    let now =
+    let at_present =
         move || tab.session.with(|session| live.run.with(|run| mode.get().text().now(session, run.as_ref())));
     let share = Memo::new(move |_| tab.session.with(|session| session.round.as_ref().map(round::share)));
     let refusal = Memo::new(move |_| tab.session.with(round::news));
@@ -57,7 +57,27 @@ pub(crate) fn JoinCard(wishes: Wishes, default_name: String) -> impl IntoView {
     };
     if automatic {
         join();
+    } else if participation::recall() {
+        tab.session.update(|session| session.rejoin(now()));
     }
+    Effect::new(move |_| {
+        if let Some(takes_part) = tab.session.with(Session::takes_part) {
+            participation::keep(takes_part);
+        }
+    });
+    let join_again = join.clone();
+    Effect::new(move |_| {
+        if activity.with(|activity| *activity == Activity::Rejoining { in_seconds: 0.0 }) {
+            join_again();
+        }
+    });
+    let cancelled = move |_| {
+        focus::to(HEADING);
+        participation::keep(false);
+        tab.session.update(Session::cancel);
+    };
+    let rejoining =
+        Memo::new(move |_| activity.with(|activity| matches!(activity, Activity::Rejoining { .. })));
     let pressed = move |event: web_sys::SubmitEvent| {
         // The form is for the Enter key; it never goes anywhere.
         event.prevent_default();
@@ -101,6 +121,15 @@ pub(crate) fn JoinCard(wishes: Wishes, default_name: String) -> impl IntoView {
             </form>
             <button
                 type="button"
+                class="button"
+                data-testid="cancel"
+                hidden=move || !rejoining.get()
+                on:click=cancelled
+            >
+                {text::CANCEL}
+            </button>
+            <button
+                type="button"
                 class="button big"
                 data-testid="stop"
                 hidden=move || !active.get()
@@ -109,7 +138,7 @@ pub(crate) fn JoinCard(wishes: Wishes, default_name: String) -> impl IntoView {
             >
                 {text::STOP}
             </button>
-            <p class="now" data-testid="now">{now}</p>
+            <p class="now" data-testid="now">{at_present}</p>
             <progress
                 class="progress"
                 max="1"

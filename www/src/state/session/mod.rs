@@ -14,6 +14,9 @@ pub(crate) use self::{
     work::{Progress, Round, Rounds, Work},
 };
 
+/// Seconds in which somebody can cancel joining again.
+const REJOIN_AFTER: f64 = 6.0;
+
 /// This device's part in the run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Session {
@@ -63,6 +66,26 @@ impl Session {
         self.fold(event, now);
         if before != std::mem::discriminant(&self.stage) {
             self.since = now;
+        }
+    }
+
+    /// The page was reloaded while this device took part.
+    pub(crate) fn rejoin(&mut self, now: f64) {
+        self.stage = Stage::Rejoining { at: now + REJOIN_AFTER };
+    }
+
+    /// Somebody does not want to join again.
+    pub(crate) fn cancel(&mut self) {
+        if matches!(self.stage, Stage::Rejoining { .. }) {
+            self.stage = Stage::Idle;
+        }
+    }
+
+    /// Whether the page should remember that this device takes part; None: as before.
+    pub(crate) fn takes_part(&self) -> Option<bool> {
+        match self.stage {
+            Stage::Idle | Stage::Rejoining { .. } | Stage::Crashed(_) | Stage::Unloadable => None,
+            _ => Some(self.stage.is_active() && self.stage != Stage::Stopping),
         }
     }
 
@@ -142,7 +165,7 @@ impl Session {
                 (self.rounds.bytes_sent, self.rounds.bytes_received) = (bytes_sent, bytes_received);
                 self.enter(Stage::Training);
             }
-            SessionEvent::Judged { round, refused } => {
+            SessionEvent::DeltaOutcome { round, refused } => {
                 let progress = if refused.is_some() { Progress::Refused } else { Progress::Accepted };
                 // An accepted delta may still be refused when it is compared with those of the other devices.
                 if let Some(now) = self.round.as_mut().filter(|now| now.number == round) {
@@ -212,7 +235,7 @@ fn is_answer(event: &SessionEvent) -> bool {
             | Step { .. }
             | BlockLoading { .. }
             | DeltaSent { .. }
-            | Judged { .. }
+            | DeltaOutcome { .. }
             | Evaluating { .. }
     )
 }

@@ -8,6 +8,11 @@ pub(crate) enum Stage {
     /// Nobody pressed the button yet.
     #[default]
     Idle,
+    /// The page was reloaded while this device took part: it joins again soon unless somebody cancels that.
+    Rejoining {
+        /// When it joins, in seconds of the page's clock.
+        at: f64,
+    },
     /// The Web Worker loads its program.
     Starting,
     Connecting,
@@ -49,6 +54,7 @@ impl Stage {
         !matches!(
             self,
             Stage::Idle
+                | Stage::Rejoining { .. }
                 | Stage::Left
                 | Stage::Over(_)
                 | Stage::Refused(_)

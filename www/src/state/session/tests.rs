@@ -89,7 +89,7 @@ fn a_whole_round_and_the_next_without_a_change_of_words() {
     session.apply(sent(0), 0.0);
     assert_eq!((name(&session.stage), progress(&session)), ("training", Progress::Sent));
     assert_eq!(session.round.as_ref().unwrap().cross_entropy, Some(3.5));
-    session.apply(SessionEvent::Judged { round: 0, refused: None }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 0, refused: None }, 0.0);
     assert_eq!((name(&session.stage), progress(&session)), ("training", Progress::Accepted));
     session.apply(SessionEvent::Evaluating { round: 1 }, 0.0);
     assert_eq!((name(&session.stage), session.evaluating), ("training", Some(1)));
@@ -97,7 +97,7 @@ fn a_whole_round_and_the_next_without_a_change_of_words() {
     assert_eq!((name(&session.stage), session.evaluating), ("training", None));
     session.apply(local_step(1, 1), 0.0);
     session.apply(sent(1), 0.0);
-    session.apply(SessionEvent::Judged { round: 1, refused: None }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 1, refused: None }, 0.0);
     let rounds = &session.rounds;
     assert_eq!((rounds.sent, rounds.accepted, rounds.refused), (2, 2, 0));
     assert_eq!((rounds.bytes_sent, rounds.bytes_received), (200, 600));
@@ -109,16 +109,16 @@ fn a_refused_delta_tells_why_and_keeps_telling() {
     let mut session = Session::default().starting(0.0);
     session.apply(local_step(4, 10), 0.0);
     session.apply(sent(4), 0.0);
-    session.apply(SessionEvent::Judged { round: 4, refused: Some("it is all zeros".into()) }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 4, refused: Some("it is all zeros".into()) }, 0.0);
     assert_eq!(progress(&session), Progress::Refused);
     session.apply(local_step(5, 10), 0.0);
     session.apply(sent(5), 0.0);
-    session.apply(SessionEvent::Judged { round: 5, refused: None }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 5, refused: None }, 0.0);
     assert_eq!((session.rounds.accepted, session.rounds.refused), (1, 1));
     assert_eq!(session.rounds.refusal, Some((4, "it is all zeros".into())));
     // Late words about an old round change nothing of the one under way.
     session.apply(local_step(6, 2), 0.0);
-    session.apply(SessionEvent::Judged { round: 5, refused: Some("too long".into()) }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 5, refused: Some("too long".into()) }, 0.0);
     assert_eq!(progress(&session), Progress::Training { step: 2, steps: 10 });
 }
 
@@ -126,9 +126,9 @@ fn a_refused_delta_tells_why_and_keeps_telling() {
 fn an_accepted_delta_that_is_dropped_after_all_is_not_counted_twice() {
     let mut session = Session::default().starting(0.0);
     session.apply(sent(0), 0.0);
-    session.apply(SessionEvent::Judged { round: 0, refused: None }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 0, refused: None }, 0.0);
     session.apply(
-        SessionEvent::Judged { round: 0, refused: Some("its length is 9 times the others'".into()) },
+        SessionEvent::DeltaOutcome { round: 0, refused: Some("its length is 9 times the others'".into()) },
         0.0,
     );
     assert_eq!((session.rounds.accepted, session.rounds.refused), (0, 1));
@@ -139,7 +139,7 @@ fn a_lost_connection_drops_the_round_and_keeps_what_was_done() {
     let mut session = Session::default().starting(0.0);
     session.apply(local_step(0, 10), 0.0);
     session.apply(sent(0), 0.0);
-    session.apply(SessionEvent::Judged { round: 0, refused: None }, 0.0);
+    session.apply(SessionEvent::DeltaOutcome { round: 0, refused: None }, 0.0);
     session.apply(local_step(1, 3), 0.0);
     session.apply(SessionEvent::Reconnecting { in_seconds: 1.0, reason: "gone".into() }, 0.0);
     assert_eq!((name(&session.stage), session.round.is_none()), ("reconnecting", true));
@@ -174,4 +174,21 @@ fn times_are_kept_for_those_who_wait() {
     assert!(!session.took_part());
     session.apply(SessionEvent::Over { reason: DrainReason::Finished }, 30.0);
     assert!(session.took_part());
+}
+
+#[test]
+fn a_reload_does_not_end_participation() {
+    let mut session = Session::default();
+    assert_eq!(session.takes_part(), None);
+    session.rejoin(10.0);
+    assert_eq!((session.stage.clone(), session.takes_part()), (Stage::Rejoining { at: 16.0 }, None));
+    assert!(!session.stage.is_active());
+    session.cancel();
+    assert_eq!(session.stage, Stage::Idle);
+    let mut session = session.starting(16.0);
+    assert_eq!(session.takes_part(), Some(true));
+    session.stop(20.0);
+    assert_eq!(session.takes_part(), Some(false));
+    session.apply(SessionEvent::Left, 21.0);
+    assert_eq!(session.takes_part(), Some(false));
 }
