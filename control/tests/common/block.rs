@@ -118,6 +118,8 @@ pub struct World {
     pub records: Vec<Record>,
     pub points: Vec<u64>,
     pub closed: Vec<(WorkerId, Refusal)>,
+    /// Workers that have sent their delta of a round.
+    pub delivered: BTreeSet<(WorkerId, u64)>,
     local_steps: u64,
     next: u64,
 }
@@ -139,6 +141,7 @@ impl World {
             records: vec![],
             points: vec![],
             closed: vec![],
+            delivered: BTreeSet::new(),
             next: 1,
         }
     }
@@ -256,9 +259,9 @@ impl World {
         self.handle(Event::Gone { worker, why: "closed".into() });
     }
 
-    /// The worker says that its delta is there.
-    pub fn ready(&mut self, worker: WorkerId, round: u64, block: u32) {
-        let ready = DeltaReady {
+    /// What a worker says once its delta is there.
+    pub fn delta(&self, worker: WorkerId, round: u64, block: u32) -> DeltaReady {
+        DeltaReady {
             round,
             block,
             blob: BlobRef::of(format!("{worker} {round}").as_bytes()),
@@ -266,8 +269,12 @@ impl World {
             cross_entropy: 2.0,
             timings: Timings::default(),
             status: DeviceStatus::default(),
-        };
-        self.say(worker, ready);
+        }
+    }
+
+    /// The worker says that its delta is there.
+    pub fn ready(&mut self, worker: WorkerId, round: u64, block: u32) {
+        self.say(worker, self.delta(worker, round, block));
     }
 
     /// The worker's delta for what it was told to do.
