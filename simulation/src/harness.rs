@@ -136,7 +136,12 @@ impl<R: Runtime + ?Sized> Desk<'_, R> {
     ///
     /// # Errors
     /// When there is no such frame.
-    pub fn send(&mut self, worker: WorkerId, message: impl Into<Down>, payload: &[u8]) -> Result<(), SimulationError> {
+    pub fn send(
+        &mut self,
+        worker: WorkerId,
+        message: impl Into<Down>,
+        payload: &[u8],
+    ) -> Result<(), SimulationError> {
         if let Some(connection) = self.network.connection_of(worker) {
             let bytes = frame::encode(&ToWorker::from(message.into()), payload)?;
             self.network.send_down(connection, bytes);
@@ -267,7 +272,8 @@ impl<R: Runtime> Harness<R> {
     pub fn calm(&mut self) {
         self.disturbances.clear();
         for seat in &mut self.seats {
-            (seat.silent_until, seat.dies_when_ready, seat.flaps, seat.lies) = (Duration::ZERO, false, 0, false);
+            (seat.silent_until, seat.dies_when_ready, seat.flaps, seat.lies) =
+                (Duration::ZERO, false, 0, false);
         }
     }
 
@@ -602,7 +608,8 @@ impl<R: Runtime> Harness<R> {
     }
 
     fn disturb_worker(&mut self, what: What, whom: u64) {
-        let alive: Vec<usize> = (0..self.seats.len()).filter(|seat| self.seats[*seat].abort.is_some()).collect();
+        let alive: Vec<usize> =
+            (0..self.seats.len()).filter(|seat| self.seats[*seat].abort.is_some()).collect();
         if alive.is_empty() {
             return;
         }

@@ -49,9 +49,14 @@ pub struct Weather {
 /// What the coordinator sees of the network.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    Frame { connection: u64, bytes: Vec<u8> },
+    Frame {
+        connection: u64,
+        bytes: Vec<u8>,
+    },
     /// A connection is closed.
-    Lost { worker: Option<WorkerId> },
+    Lost {
+        worker: Option<WorkerId>,
+    },
     /// The time of [`Network::alarm`].
     Alarm(u64),
 }
@@ -275,7 +280,12 @@ impl Network {
     }
 
     /// Pending until a time has come; once at least. `ticket` is what the caller keeps between polls.
-    pub(crate) fn poll_sleep(&mut self, until: Duration, ticket: &mut Option<Ticket>, waker: &Waker) -> Poll<()> {
+    pub(crate) fn poll_sleep(
+        &mut self,
+        until: Duration,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+    ) -> Poll<()> {
         let Some(known) = *ticket else {
             *ticket = Some(self.queue.at(until, Due::Wake(waker.clone())));
             return Poll::Pending;
@@ -460,11 +470,8 @@ impl Network {
         let Endpoint { link, slower, .. } = *end;
         let way = seconds(link.latency * slower);
         let asked = if up > 0 { leave(&mut end.lanes.files_up, now, up, link.up, slower) } else { now } + way;
-        let answered = if down > 0 {
-            leave(&mut end.lanes.files_down, asked, down, link.down, slower)
-        } else {
-            asked
-        };
+        let answered =
+            if down > 0 { leave(&mut end.lanes.files_down, asked, down, link.down, slower) } else { asked };
         answered + way
     }
 
