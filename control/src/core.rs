@@ -179,6 +179,7 @@ impl<A> Turn<'_, A> {
     /// Add a point to the learning curve.
     pub fn publish(&mut self, point: CurvePoint) {
         self.core.curve.push(point.clone());
+        self.record(Record::Point { point: point.clone() });
         self.out.push(Action::Point(point));
     }
 

@@ -4,7 +4,7 @@ use protocol::{
     evaluation::Scores,
     message::{DeviceStatus, LinkSpeed, Timings},
     spec::{Backend, Hop},
-    view::Phase,
+    view::{CurvePoint, Phase},
     worker_id::WorkerId,
 };
 use serde::{Deserialize, Serialize};
@@ -227,6 +227,11 @@ pub enum Record {
         round: u64,
         /// Why not, for people.
         why: String,
+    },
+    /// A point of the learning curve, so that it survives a restart.
+    Point {
+        /// The point.
+        point: CurvePoint,
     },
     /// The run has entered a phase.
     Phase {

@@ -1,7 +1,7 @@
 //! Writes `$OUT_DIR/pages.rs`: the table of built pages that `src/pages/assets.rs` embeds.
 //!
 //! The pages come from the folder named by `COHORT_PAGES` (relative to the workspace), by default what
-//! Trunk leaves in `www/dist`. Without it the table is empty and the binary says so in words.
+//! `cargo xtask` leaves in `www/dist`. Without it the table is empty and the binary says so in words.
 
 use std::{
     env, fs, io,

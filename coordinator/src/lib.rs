@@ -1,23 +1,22 @@
-//! The coordinator: decides who holds what, relays tensors between workers, keeps snapshots, serves the pages.
+//! The coordinator: the program `cohort`.
 //!
-//! Decisions live in [`run`] and [`plan`], which know no clock, socket or disk; [`shell`] does the IO.
+//! ```text
+//! commands/   one file a command; serve/ starts a coordinator
+//! server/     what answers on the network: sessions, blobs, the API of the pages
+//! runtime/    the one interpreter of a run's actions, with the IO of each mode
+//! config/     run.toml                       data/     from a corpus to batches of tokens
+//! storage/    what a run keeps on disk       pages/    the pages inside the program
+//! ```
+//!
+//! What is decided is decided in `control`; here it is carried out. The library has what tests and benches drive from
+//! outside.
 
-pub mod block_mode;
+pub mod commands;
 pub mod config;
 pub mod data;
-pub mod evaluate;
-pub mod generate;
-pub mod mode;
 pub mod pages;
-pub mod plan;
-pub mod predict;
-pub mod recheck;
-pub mod reference;
-pub mod reproduce;
-pub mod rounds;
-pub mod run;
-pub mod serve;
-pub mod shell;
-pub mod simulate;
-pub mod storage;
-mod token;
+mod runtime;
+mod server;
+mod storage;
+
+pub use runtime::Ending;

@@ -1,9 +1,7 @@
 //! `cohort`: the coordinator of a run, and the tools around it.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    match cli::run() {
+    match coordinator::commands::run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("error: {e:#}");

@@ -1,16 +1,19 @@
 //! `run.toml`: defaults, faults with line and field, and the way back to text.
 
-use std::fs;
+use std::{fs, path::Path};
 
+use control::{block::deadline::DeadlinePolicy, pipeline::plan::Stages};
 use coordinator::{
-    config::{ConfigFault, PRESETS, RunConfig},
+    config::{ConfigFault, PRESETS, RunConfig, reference},
     data::{corpus::Source, tokenizer::TokenizerKind},
-    plan::Stages,
-    rounds::deadline::DeadlinePolicy,
 };
-use engine::aggregate::{Aggregator, OuterStep};
+use engine::aggregation::{Aggregator, OuterStep};
 use proptest::prelude::*;
-use protocol::{delta::DeltaEncoding, tensor::Encoding};
+use protocol::{
+    delta::DeltaEncoding,
+    frame::MAX_PAYLOAD,
+    tensor::{Encoding, TensorMeta},
+};
 
 fn faults(text: &str) -> Vec<ConfigFault> {
     RunConfig::parse(text, "run.toml").expect_err("faulty")
@@ -104,6 +107,8 @@ max_workers = 5
     assert_eq!((config.snapshots.every, config.snapshots.keep), (7, 1));
     assert_eq!(config.session.heartbeat().as_millis(), 200);
     assert_eq!((config.session.lease().as_secs(), config.session.max_workers), (1, 5));
+    let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+    assert_eq!(again, config);
 }
 
 #[test]
@@ -274,19 +279,6 @@ fn a_file_named_like_a_source_comes_back_as_a_file() {
     assert_eq!(again.data.source, Source::Path("./webster".into()));
 }
 
-#[test]
-fn cadence_includes_the_end_of_the_run() {
-    let config = RunConfig::parse("[training]\nsteps = 50\n", "run.toml").expect("sound");
-    let at: Vec<u64> = (1..=50).filter(|s| config.training.validates_after(*s)).collect();
-    assert_eq!(at, [20, 40, 50]);
-    let at: Vec<u64> = (1..=50).filter(|s| config.snapshots.due_after(*s, 50)).collect();
-    assert_eq!(at, [20, 40, 50]);
-    let never =
-        RunConfig::parse("[data]\nvalidation_fraction = 0\n[training]\nvalidate_every = 0", "run.toml")
-            .expect("sound");
-    assert!((0..3000).all(|s| !never.training.validates_after(s)));
-}
-
 /// Lines that are nearly a `run.toml`.
 fn almost() -> impl Strategy<Value = String> {
     let key = prop_oneof![
@@ -410,4 +402,163 @@ fn what_makes_no_sense_in_block_mode_is_named_with_what_to_do() {
     }
     let found = faults("[rounds]\nlocal_steps = 5\n");
     assert!(found[0].message.contains("set mode = \"block\""), "{found:?}");
+}
+
+#[test]
+fn a_number_may_be_written_in_any_notation() {
+    let block = |text: &str| RunConfig::parse(&format!("{BLOCKS}{text}"), "run.toml").expect("sound");
+    for sixteen in ["16", "16.0", "1.6e1", "0x10", "0o20", "0b1_0000"] {
+        let config = block(&format!("[rounds]\ndeadline = {sixteen}\nnorm_limit = {sixteen}\n"));
+        assert_eq!(config.rounds.deadline, Some(16.0), "{sixteen}");
+        assert_eq!(config.rounds.norm_limit, 16.0, "{sixteen}");
+    }
+    for four in ["4", "0x4", "0b100"] {
+        let config =
+            block(&format!("[training]\nmicro_batches = {four}\nsteps = {four}\nwarmup_steps = 0\n"));
+        assert_eq!((config.training.micro_batches, config.training.steps), (Some(4), 4), "{four}");
+    }
+    let config = RunConfig::parse("[pipeline]\nstages = 0x2\n", "run.toml").expect("sound");
+    assert_eq!(config.pipeline.stages, Stages::Exactly(2));
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_are_no_faults() {
+    let text = "\u{feff}name = \"windows\"\r\n\r\n[data]\r\nsource = \"text.txt\"\r\n";
+    let config = RunConfig::parse(text, "run.toml").expect("sound");
+    assert_eq!((config.name.as_str(), config.data.source), ("windows", Source::Path("text.txt".into())));
+    let found = faults("\u{feff}name = \"..\"\r\n\r\n[data]\r\nsorce = \"text.txt\"\r\n");
+    let places: Vec<_> = found.iter().map(|f| (f.line, f.field.as_str())).collect();
+    assert_eq!(places, [(Some(1), "name"), (Some(4), "data.sorce")]);
+}
+
+#[test]
+fn numbers_out_of_reach_and_foreign_letters_are_each_named_once() {
+    let text = "name = \"gr\u{fc}n\"\n[training]\nsteps = 99999999999999999999\nseed = -1\nlearning_rate = nan\n\
+                warmup_steps = 1_0\n";
+    let found = faults(text);
+    let places: Vec<_> = found.iter().map(|f| (f.line, f.field.as_str())).collect();
+    assert_eq!(
+        places,
+        [
+            (Some(1), "name"),
+            (Some(3), "training.steps"),
+            (Some(4), "training.seed"),
+            (Some(5), "training.learning_rate")
+        ]
+    );
+    let huge = format!("[training]\nsteps = {}\n", "9".repeat(50));
+    assert!(faults(&huge)[0].message.contains("from 1 to 1000000000"), "beyond 128 bits");
+    assert!(faults("[training]\nclip_norm = 1e999\n")[0].message.contains("above 0"), "beyond f64");
+}
+
+#[test]
+fn a_file_that_is_not_utf8_is_told_how_to_become_so() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("run.toml");
+    let utf16: Vec<u8> = "\u{feff}name = \"a\"".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(&path, utf16).expect("write");
+    let found = RunConfig::load(&path).expect_err("UTF-16");
+    assert!(found[0].message.contains("save it as UTF-8"), "{}", found[0]);
+    fs::write(&path, b"[data]\nsource = \"caf\xe9.txt\"\n").expect("write");
+    let found = RunConfig::load(&path).expect_err("Latin-1");
+    assert_eq!(found[0].line, Some(2));
+    assert!(found[0].message.contains("save the file as UTF-8"), "{}", found[0]);
+}
+
+/// Whether a frame takes a tensor of this shape.
+fn frame_takes(shape: &[u32], encoding: Encoding) -> bool {
+    let bytes = TensorMeta::expected_bytes(encoding, shape).expect("in range");
+    let meta = TensorMeta { encoding, shape: shape.to_vec(), bytes, checksum: 0 };
+    meta.check().is_ok() && bytes <= MAX_PAYLOAD as u64
+}
+
+#[test]
+fn the_windows_of_a_round_must_fit_a_frame() {
+    let text = |steps: u32, sequences: u32| {
+        format!(
+            "mode = \"block\"\n[model]\nlayers = 3\nwidth = 16\nheads = 1\ncontext = 256\n\
+             [training]\nsequences = {sequences}\n[rounds]\nlocal_steps = {steps}\n"
+        )
+    };
+    for (steps, sequences) in
+        [(500, 256), (256, 255), (255, 256), (256, 256), (255, 255), (4096, 15), (4096, 16)]
+    {
+        let sound = RunConfig::parse(&text(steps, sequences), "run.toml");
+        let fits = frame_takes(&[steps, sequences, 257], Encoding::U32);
+        assert_eq!(sound.is_ok(), fits, "{steps} x {sequences}: {sound:?}");
+    }
+    let found = faults(&text(500, 256));
+    assert_eq!((found.len(), found[0].line, found[0].field.as_str()), (1, Some(8), "training.sequences"));
+    assert!(found[0].message.contains("32896000 values"), "{}", found[0]);
+    assert!(found[0].message.contains("give rounds.local_steps = 255 or fewer"), "{}", found[0]);
+}
+
+#[test]
+fn activations_must_fit_a_frame_where_they_travel() {
+    let text = |mode: &str, sequences: u32| {
+        format!(
+            "mode = \"{mode}\"\n[model]\nlayers = 3\nheads = 1\nwidth = 1024\ncontext = 1024\n\
+             [training]\nsequences = {sequences}\n"
+        )
+    };
+    for sequences in [15, 16, 17] {
+        let sound = RunConfig::parse(&text("pipeline", sequences), "run.toml").is_ok();
+        assert_eq!(sound, frame_takes(&[sequences, 1024, 1024], Encoding::F32), "{sequences}");
+    }
+    RunConfig::parse(&text("block", 17), "run.toml").expect("no activation leaves a worker in block mode");
+}
+
+#[test]
+fn heartbeats_leases_and_rounds_are_each_longer_than_the_one_before() {
+    let block = |text: &str| RunConfig::parse(&format!("{BLOCKS}{text}"), "run.toml");
+    let config = block("").expect("sound");
+    assert_eq!((config.session.heartbeat_seconds, config.session.lease_seconds), (5.0, 30.0));
+    // A deadline shorter than the usual lease brings a shorter lease along.
+    let config = block("[rounds]\ndeadline = 16\n").expect("sound");
+    assert_eq!((config.session.heartbeat_seconds, config.session.lease_seconds), (2.0, 8.0));
+    let config = RunConfig::parse("[session]\nlease_seconds = 4\n", "run.toml").expect("sound");
+    assert_eq!(config.session.heartbeat_seconds, 1.0);
+
+    let found = block("[rounds]\ndeadline = 16\n[session]\nlease_seconds = 20\n").expect_err("too long");
+    assert_eq!((found[0].line, found[0].field.as_str()), (Some(5), "rounds.deadline"));
+    assert!(found[0].message.contains("before a lease of 20 s does"), "{}", found[0]);
+    let found = faults("[session]\nstep_deadline_seconds = 30\n");
+    assert_eq!((found[0].line, found[0].field.as_str()), (Some(2), "session.step_deadline_seconds"));
+    for deadline in [0.1, 0.15, 1.0, 59.0, 60.0, 61.0, 86_400.0] {
+        let config = block(&format!("[rounds]\ndeadline = {deadline}\n")).expect("sound");
+        let session = &config.session;
+        assert!(session.heartbeat_seconds < session.lease_seconds && session.lease_seconds < deadline);
+        let again = RunConfig::parse(&config.to_toml().expect("text"), "again").expect("sound");
+        assert_eq!(again, config);
+    }
+}
+
+/// A file of the repository.
+fn in_repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[test]
+fn the_reference_is_what_the_code_says() {
+    let (path, now) = (in_repository("docs/run-toml.md"), reference().expect("text"));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &now).expect("docs/run-toml.md can be written");
+    }
+    let page = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        page == now,
+        "docs/run-toml.md differs from the fields in coordinator/src/config; run `UPDATE_DOCS=1 cargo test -p \
+         coordinator --test config` and commit the page"
+    );
+}
+
+#[test]
+fn the_examples_of_the_readme_are_sound() {
+    let readme = fs::read_to_string(in_repository("README.md")).expect("README.md");
+    let examples = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let runs: Vec<&str> = examples.filter(|text| !text.contains("[[device]]")).collect();
+    assert_eq!(runs.len(), 2, "a run in either mode");
+    for text in runs {
+        RunConfig::parse(text, "README.md").expect("sound");
+    }
 }

@@ -1,15 +1,13 @@
 //! Times full training steps of a whole model and prints one line of JSON per model.
 //!
-//! `cargo run --release --example bench_step -p engine [-- --device flex] [--repeats 10] [--widths 128,256]
-//! [--layers 4] [--heads 4] [--context 128] [--sequences 8] [--vocabulary 256]`
+//! `cargo run --release --example bench_step -p engine --features flex-simd [-- --device flex] [--repeats 10]
+//! [--widths 128,256] [--layers 4] [--heads 4] [--context 128] [--sequences 8] [--vocabulary 256]`
 
 use std::time::Instant;
 
 use engine::{device::Device, profile};
-use protocol::{
-    spec::{ModelSpec, Moments, OptimizerSpec, RunSpec},
-    tensor::Encoding,
-};
+use protocol::spec::{ModelSpec, RunSpec};
+use testkit::fixtures;
 
 /// The value after `--name`, or `default`.
 fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
@@ -18,11 +16,11 @@ fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let name: String = option("--device", "host".into());
+    let name: String = option("--device", "cpu".into());
     let device = match name.as_str() {
-        "host" => Device::Host,
+        "cpu" => Device::Cpu,
         "flex" => Device::flex(),
-        _ => return Err(format!("--device is host or flex, not `{name}`").into()),
+        _ => return Err(format!("--device is cpu or flex, not `{name}`").into()),
     };
     let widths: String = option("--widths", "128,256".into());
     for width in widths.split(',') {
@@ -37,20 +35,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 layers: option("--layers", 4),
                 tie_embeddings: false,
             },
-            optimizer: OptimizerSpec {
-                beta1: 0.9,
-                beta2: 0.95,
-                epsilon: 1e-8,
-                weight_decay: 0.1,
-                clip_norm: 1.0,
-            },
             sequences: option("--sequences", 8),
             context,
             micro_batches: 1,
-            recompute: false,
-            wire: Encoding::F32,
-            moments: Moments::Full,
-            blocks: None,
+            ..fixtures::run()
         };
         let began = Instant::now();
         let now = || began.elapsed().as_secs_f64();

@@ -10,17 +10,20 @@ use serde_json::{Value, json};
 
 use crate::{
     device::Device,
+    gpt2::shapes,
     parameters::{ParameterError, ParameterSet, Quantity, digest, entry, gather, write},
-    shapes,
 };
 
 /// Why a checkpoint cannot be read or written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckpointError {
+    /// A `config.json` that is no JSON, or lacks a size.
     #[error("the config is not JSON for a GPT-2: {0}")]
     Config(String),
+    /// Another architecture, or a variant that computes something else.
     #[error("this is no GPT-2 that can be trained here: {0}")]
     Unsupported(String),
+    /// Tensors that are missing or misshapen.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
 }
@@ -193,7 +196,7 @@ pub fn model(config: &str) -> Result<ModelSpec, CheckpointError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::tests::run;
+    use testkit::fixtures::run;
 
     #[test]
     fn a_config_describes_the_model_it_came_from() {

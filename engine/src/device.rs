@@ -5,25 +5,27 @@ use protocol::spec::Backend;
 /// Where a stage lives and computes.
 #[derive(Debug, Clone)]
 pub enum Device {
-    /// The processor, through this crate's own kernels on plain memory ([`crate::host`]).
-    Host,
+    /// The processor, through this crate's own kernels on plain memory.
+    Cpu,
     /// A device of burn: WebGPU, or burn's own CPU backend as a reference for tests.
-    Burn(burn::tensor::Device),
+    Burn(burn_tensor::Device),
 }
 
 impl Device {
-    /// burn's CPU backend. Slower than [`Device::Host`]; runs the very code of the WebGPU path.
-    #[cfg(not(web))]
+    /// burn's CPU backend. Slower than [`Device::Cpu`]; runs the very code of the WebGPU path.
+    #[cfg(feature = "flex")]
     pub fn flex() -> Self {
-        Device::Burn(burn::tensor::Device::flex())
+        Device::Burn(burn_tensor::Device::flex())
     }
 }
 
 /// Why a backend cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
+    /// A build without the feature `gpu`.
     #[error("this build has no WebGPU support")]
     NotBuiltIn,
+    /// No adapter, or one that failed; in the words of wgpu.
     #[error("WebGPU cannot be used: {0}")]
     WebGpu(String),
 }
@@ -39,7 +41,7 @@ pub enum DeviceError {
 /// [`DeviceError`], in words for a person.
 pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
     match backend {
-        Backend::Cpu => Ok(Device::Host),
+        Backend::Cpu => Ok(Device::Cpu),
         Backend::WebGpu => open_webgpu().await,
     }
 }
@@ -48,7 +50,7 @@ pub async fn open(backend: Backend) -> Result<Device, DeviceError> {
 async fn open_webgpu() -> Result<Device, DeviceError> {
     #[cfg(web)]
     construct();
-    let device = burn::tensor::Device::wgpu_options().init_async().await;
+    let device = burn_tensor::Device::wgpu_options().init_async().await;
     device.map(Device::Burn).map_err(|error| DeviceError::WebGpu(error.to_string()))
 }
 

@@ -6,10 +6,9 @@ use protocol::spec::{Hop, ModelSpec};
 
 use crate::{
     device::Device,
+    gpt2::{HopInput, Stage, StageError, shapes},
     init::{random, unit},
     parameters::ParameterSet,
-    shapes,
-    stage::{HopInput, Stage, StageError},
 };
 
 /// How the next token is chosen.
@@ -30,6 +29,8 @@ pub struct Generator {
 }
 
 impl Generator {
+    /// A generator of text from these parameters.
+    ///
     /// # Errors
     ///
     /// [`StageError`] when `parameters` are not those of the whole model on `device`.
@@ -109,7 +110,7 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::stage::tests::run;
+    use testkit::fixtures::run;
 
     const LOGITS: [f32; 4] = [0.0, 2.0, -1.0, 1.0];
 
@@ -156,8 +157,8 @@ mod tests {
     fn text_is_repeatable_and_may_outgrow_the_window() {
         let model = run().model;
         let hops = [Hop { index: 0, part: shapes::whole(&model) }];
-        let parameters = ParameterSet::draw(&model, &hops, 3, &Device::Host);
-        let generator = Generator::new(&model, parameters, &Device::Host).unwrap();
+        let parameters = ParameterSet::draw(&model, &hops, 3, &Device::Cpu);
+        let generator = Generator::new(&model, parameters, &Device::Cpu).unwrap();
         let text = |seed| {
             let sampling = Sampling { temperature: 1.0, top_k: 0, seed };
             block_on(generator.generate(&[1, 2], 20, sampling, |_| true)).unwrap()

@@ -4,15 +4,28 @@
 //! share, in any order, and every device draws the same bits: integer mixing, then f64 arithmetic through
 //! `libm` (never the platform's own functions), rounded to f32 once.
 
-use crate::shapes::{ParameterShape, Start};
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Start {
+    /// 0 everywhere.
+    Zeros,
+    /// 1 everywhere.
+    Ones,
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+    /// This number everywhere.
+    Constant(f64),
+}
 
-/// The initial values of `parameter`, flat.
-pub fn draw(parameter: &ParameterShape, seed: u64) -> Vec<f32> {
-    match parameter.start {
-        Start::Zeros => vec![0.0; parameter.len()],
-        Start::Ones => vec![1.0; parameter.len()],
-        Start::Constant(value) => vec![value as f32; parameter.len()],
-        Start::Normal(deviation) => normal(stream(seed, &parameter.name), deviation, parameter.len()),
+impl Start {
+    /// The `len` initial values of the parameter called `name`, flat.
+    pub fn draw(self, name: &str, len: usize, seed: u64) -> Vec<f32> {
+        match self {
+            Start::Zeros => vec![0.0; len],
+            Start::Ones => vec![1.0; len],
+            Start::Constant(value) => vec![value as f32; len],
+            Start::Normal(deviation) => normal(stream(seed, name), deviation, len),
+        }
     }
 }
 
@@ -58,22 +71,22 @@ pub(crate) fn normal(stream: u64, deviation: f64, len: usize) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    fn table(name: &str, rows: usize) -> ParameterShape {
-        ParameterShape { name: name.into(), shape: vec![rows, 16], start: Start::Normal(0.02) }
+    fn table(name: &str, rows: usize, seed: u64) -> Vec<f32> {
+        Start::Normal(0.02).draw(name, 16 * rows, seed)
     }
 
     #[test]
     fn values_follow_seed_and_name_and_nothing_else() {
-        let a = draw(&table("a", 8), 1);
-        assert_eq!(a, draw(&table("a", 8), 1));
-        assert_ne!(a, draw(&table("a", 8), 2));
-        assert_ne!(a, draw(&table("b", 8), 1));
-        assert_eq!(a, draw(&table("a", 9), 1)[..a.len()]);
+        let a = table("a", 8, 1);
+        assert_eq!(a, table("a", 8, 1));
+        assert_ne!(a, table("a", 8, 2));
+        assert_ne!(a, table("b", 8, 1));
+        assert_eq!(a, table("a", 9, 1)[..a.len()]);
     }
 
     #[test]
     fn the_distribution_is_normal() {
-        let values = draw(&table("table", 20_000), 7);
+        let values = table("table", 20_000, 7);
         let n = values.len() as f64;
         let moment = |power: i32| values.iter().map(|&x| (f64::from(x) / 0.02).powi(power)).sum::<f64>() / n;
         assert!(moment(1).abs() < 0.01);
@@ -86,8 +99,7 @@ mod tests {
 
     #[test]
     fn ones_and_zeros() {
-        let ones = ParameterShape { name: "w".into(), shape: vec![3], start: Start::Ones };
-        assert_eq!(draw(&ones, 1), [1.0; 3]);
-        assert_eq!(draw(&ParameterShape { start: Start::Zeros, ..ones }, 1), [0.0; 3]);
+        assert_eq!(Start::Ones.draw("w", 3, 1), [1.0; 3]);
+        assert_eq!(Start::Zeros.draw("w", 3, 1), [0.0; 3]);
     }
 }

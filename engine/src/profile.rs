@@ -7,10 +7,9 @@ use protocol::{
 
 use crate::{
     device::Device,
+    gpt2::{HopInput, Stage, StageError, shapes},
     init::{random, unit},
     parameters::ParameterSet,
-    shapes,
-    stage::{HopInput, Stage, StageError},
 };
 
 /// Passes timed at most; the median of so many is steady enough.
@@ -19,7 +18,9 @@ const PASSES: usize = 9;
 /// Seconds on one micro-batch of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
+    /// One layer; zeros for a model without any.
     pub layer: PassSeconds,
+    /// Token and position tables.
     pub embedding: PassSeconds,
     /// Final norm, LM head and loss, both ways.
     pub head_seconds: f64,
@@ -145,7 +146,7 @@ pub async fn bench_step(
             stage.loss(0, pass, HopInput::Tokens(&tokens), &targets, shape, scale).await?;
         }
         let norm = libm::sqrt(stage.squared_norm().await?);
-        let clip_scale = (run.optimizer.clip_norm / (norm + 1e-6)).min(1.0);
+        let clip_scale = run.optimizer.clip_scale(norm);
         stage.apply(clip_scale, 1e-4).await?;
         if step > 0 {
             seconds.push(now() - start);
@@ -159,7 +160,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::stage::tests::run;
+    use testkit::fixtures::run;
 
     /// A clock that moves by a second whenever it is read.
     fn ticking() -> impl Fn() -> f64 {
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn each_part_is_timed_and_the_budget_is_kept() {
         let clock = ticking();
-        let measured = futures::executor::block_on(measure(&run(), &Device::Host, 3.0, &clock)).unwrap();
+        let measured = futures::executor::block_on(measure(&run(), &Device::Cpu, 3.0, &clock)).unwrap();
         let both = PassSeconds { forward: 1.0, backward: 1.0 };
         assert_eq!(measured, Measured { layer: both, embedding: both, head_seconds: 1.0 });
         // Per part: one reading before, three for the uncounted pass, three for the one that fills its second; the
@@ -185,12 +186,12 @@ mod tests {
     fn a_tied_model_is_measured_too() {
         let mut run = run();
         run.model.tie_embeddings = true;
-        futures::executor::block_on(measure(&run, &Device::Host, 3.0, ticking())).unwrap();
+        futures::executor::block_on(measure(&run, &Device::Cpu, 3.0, ticking())).unwrap();
     }
 
     #[test]
     fn full_steps_are_timed_without_the_first() {
-        let seconds = futures::executor::block_on(bench_step(&run(), &Device::Host, 3, ticking())).unwrap();
+        let seconds = futures::executor::block_on(bench_step(&run(), &Device::Cpu, 3, ticking())).unwrap();
         assert_eq!(seconds, [1.0; 3]);
     }
 }

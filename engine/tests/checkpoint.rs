@@ -1,64 +1,47 @@
 //! Checkpoints that `transformers` reads and writes.
 //!
-//! Names, shapes and numbers are always checked against files that `transformers` wrote (the golden vectors).
-//! Where Python has torch and transformers, both libraries also read each other's checkpoints.
+//! Names, shapes and numbers are checked against what `transformers` itself wrote and computed: the golden vectors.
 
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeMap;
 
 use engine::{
     checkpoint::{self, Checkpoint},
     device::Device,
+    gpt2::{HopInput, Stage, shapes},
     parameters::ParameterSet,
-    shapes,
-    stage::{HopInput, Stage},
 };
 use futures::executor::block_on;
 use protocol::spec::{Hop, ModelSpec, Moments};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-
-/// Python's answer when it has no torch or no transformers.
-const WITHOUT: i32 = 77;
-
-/// An empty folder for one test.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checkpoint").join(name);
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
+use testkit::golden::{Tolerances, folder};
 
 fn golden(file: &str) -> Vec<u8> {
-    let folder = match std::env::var_os("COHORT_GOLDEN") {
-        Some(folder) => PathBuf::from(folder),
-        None => "../tests/golden".into(),
-    };
-    std::fs::read(folder.join(file)).unwrap()
+    folder().unwrap().read(file).unwrap_or_else(|| panic!("the golden file `{file}` is missing"))
 }
 
 /// Every set's name and model.
 fn sets() -> Vec<(String, ModelSpec)> {
-    let sets = ["gpt2-tied", "gpt2-untied"].map(|name| {
-        let numbers: serde_json::Value = serde_json::from_slice(&golden(&format!("{name}.json"))).unwrap();
-        let size = |key: &str| numbers["config"][key].as_u64().unwrap() as u32;
-        let model = ModelSpec {
-            vocabulary: size("vocab"),
-            positions: size("n_positions"),
-            width: size("d"),
-            heads: size("heads"),
-            layers: size("n_layer"),
-            tie_embeddings: numbers["config"]["tied"].as_bool().unwrap(),
-        };
-        (name.to_owned(), model)
-    });
-    sets.to_vec()
+    let folder = folder().unwrap();
+    let names = folder.names.iter().filter(|name| name.starts_with("gpt2-"));
+    names
+        .filter_map(|name| name.strip_suffix(".json"))
+        .map(|name| {
+            let numbers: serde_json::Value =
+                serde_json::from_slice(&golden(&format!("{name}.json"))).unwrap();
+            let size = |key: &str| numbers["config"][key].as_u64().unwrap() as u32;
+            let model = ModelSpec {
+                vocabulary: size("vocab"),
+                positions: size("n_positions"),
+                width: size("d"),
+                heads: size("heads"),
+                layers: size("n_layer"),
+                tie_embeddings: numbers["config"]["tied"].as_bool().unwrap(),
+            };
+            (name.to_owned(), model)
+        })
+        .collect()
 }
 
 fn whole(model: &ModelSpec) -> [Hop; 1] {
@@ -70,17 +53,12 @@ fn tensors(file: &[u8]) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
     file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), view.data().to_vec()))).collect()
 }
 
-fn logits(model: &ModelSpec, parameters: ParameterSet, tokens: &[u32], shape: [usize; 2]) -> Vec<f32> {
-    let stage = Stage::for_inference(model, &whole(model), &Device::Host, parameters).unwrap();
-    block_on(stage.logits(0, HopInput::Tokens(tokens), shape)).unwrap()
-}
-
 #[test]
 fn what_transformers_wrote_comes_out_as_it_went_in() {
     for (name, model) in sets() {
         let file = golden(&format!("{name}.weights.safetensors"));
         let written = Checkpoint { config: checkpoint::config(&model), weights: file.clone() };
-        let (read, parameters) = written.load(&Device::Host).unwrap();
+        let (read, parameters) = written.load(&Device::Cpu).unwrap();
         assert_eq!(read, model);
         let again = block_on(Checkpoint::new(&model, &parameters)).unwrap();
         assert_eq!(tensors(&again.weights), tensors(&file), "{name}");
@@ -105,7 +83,7 @@ fn bare_names_and_buffers_are_understood() {
             .map(|(name, (shape, bytes))| (name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
         let weights = safetensors::serialize(views, None).unwrap();
         let (_, parameters) =
-            Checkpoint { config: checkpoint::config(&model), weights }.load(&Device::Host).unwrap();
+            Checkpoint { config: checkpoint::config(&model), weights }.load(&Device::Cpu).unwrap();
         let again = block_on(Checkpoint::new(&model, &parameters)).unwrap();
         assert_eq!(tensors(&again.weights), tensors(&file), "{name}");
     }
@@ -124,12 +102,12 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
         let files: Vec<Vec<u8>> = parts
             .map(|part| {
                 let hops = [Hop { index: 0, part }];
-                let parameters = ParameterSet::import(&model, &hops, &[&file], &Device::Host).unwrap();
+                let parameters = ParameterSet::import(&model, &hops, &[&file], &Device::Cpu).unwrap();
                 block_on(parameters.export(Moments::Full)).unwrap()
             })
             .to_vec();
         let whole = [Hop { index: 0, part: shapes::whole(&model) }];
-        let joined = ParameterSet::import(&model, &whole, &files, &Device::Host).unwrap();
+        let joined = ParameterSet::import(&model, &whole, &files, &Device::Cpu).unwrap();
         let joined = block_on(joined.export(Moments::Full)).unwrap();
         let state = checkpoint::state_hash(&files).unwrap();
         assert_eq!(state, checkpoint::state_hash(&[&joined]).unwrap(), "the split does not matter");
@@ -141,76 +119,42 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
     }
 }
 
-/// Runs the script on `folder`; false if Python lacks what it needs.
-fn python(mode: &str, folder: &Path) -> bool {
-    let script = "tests/transformers_check.py";
-    let run = match Command::new("python3").arg(script).arg(mode).arg(folder).output() {
-        Ok(run) => run,
-        Err(error) => {
-            println!("passed over: python3 does not start: {error}");
-            return false;
-        }
-    };
-    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    if run.status.code() == Some(WITHOUT) {
-        println!("passed over: {}", out.trim());
-        return false;
-    }
-    assert!(run.status.success(), "{out}{err}");
-    true
-}
-
-/// 24 token ids of each model, two sequences of twelve.
-fn prompt(model: &ModelSpec) -> (Vec<u32>, [usize; 2]) {
-    ((0..24).map(|i| (i * 17 + 5) % model.vocabulary).collect(), [2, 12])
-}
-
+/// The logits that transformers' own model computed from the weights it saved.
 #[test]
-fn transformers_reads_our_checkpoints() {
+fn the_checkpoints_of_transformers_give_its_logits() {
     for (name, model) in sets() {
-        let folder = folder(&format!("read-{name}"));
-        let parameters = ParameterSet::draw(&model, &whole(&model), 7, &Device::Host);
-        let checkpoint = block_on(Checkpoint::new(&model, &parameters)).unwrap();
-        let (ids, shape) = prompt(&model);
-        let logits = logits(&model, parameters, &ids, shape);
-        let expected = serde_json::json!({ "ids": ids, "shape": shape, "logits": logits });
-        std::fs::write(folder.join("config.json"), checkpoint.config).unwrap();
-        std::fs::write(folder.join("model.safetensors"), checkpoint.weights).unwrap();
-        std::fs::write(folder.join("expected.json"), expected.to_string()).unwrap();
-        if !python("read", &folder) {
-            return;
+        let weights = golden(&format!("{name}.weights.safetensors"));
+        let checkpoint = Checkpoint { config: checkpoint::config(&model), weights };
+        let (model, parameters) = checkpoint.load(&Device::Cpu).unwrap();
+        let file = golden(&format!("{name}.forward.safetensors"));
+        let file = SafeTensors::deserialize(&file).unwrap();
+        let view = |name: &str| file.tensor(name).unwrap();
+        let words = |name: &str| -> Vec<[u8; 4]> {
+            view(name).data().chunks_exact(4).map(|word| word.try_into().unwrap()).collect()
+        };
+        let ids: Vec<u32> = words("input_ids").into_iter().map(u32::from_le_bytes).collect();
+        let expected: Vec<f32> = words("logits").into_iter().map(f32::from_le_bytes).collect();
+        let shape = [view("input_ids").shape()[0], view("input_ids").shape()[1]];
+        let stage = Stage::for_inference(&model, &whole(&model), &Device::Cpu, parameters).unwrap();
+        let found = block_on(stage.logits(0, HopInput::Tokens(&ids), shape)).unwrap();
+        assert_eq!(found.len(), expected.len());
+        let highest = expected.iter().fold(0.0f32, |highest, logit| highest.max(logit.abs()));
+        for (found, expected) in found.iter().zip(expected) {
+            let tolerance = Tolerances::CPU.activation * f64::from(highest);
+            assert!(f64::from((found - expected).abs()) <= tolerance, "{name}: {found} is not {expected}");
         }
-        println!("{name}: transformers computes our logits");
     }
 }
 
+/// What transformers looks for when it loads a file: every name and shape of its own state dict, and no other.
 #[test]
-fn we_read_the_checkpoints_of_transformers() {
-    let folder = folder("write");
-    if !python("write", &folder) {
-        return;
-    }
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let read = |file: &str| std::fs::read(path.join(file)).unwrap();
-        let checkpoint = Checkpoint {
-            config: String::from_utf8(read("config.json")).unwrap(),
-            weights: read("model.safetensors"),
+fn checkpoints_have_the_names_and_shapes_of_transformers() {
+    for (name, model) in sets() {
+        let parameters = ParameterSet::draw(&model, &whole(&model), 7, &Device::Cpu);
+        let checkpoint = block_on(Checkpoint::new(&model, &parameters)).unwrap();
+        let shapes = |file: &[u8]| -> BTreeMap<String, Vec<usize>> {
+            tensors(file).into_iter().map(|(name, (shape, _))| (name, shape)).collect()
         };
-        let (model, parameters) = checkpoint.load(&Device::Host).unwrap();
-        let expected: serde_json::Value = serde_json::from_slice(&read("expected.json")).unwrap();
-        let numbers = |key: &str| -> Vec<f64> {
-            expected[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
-        };
-        let ids: Vec<u32> = numbers("ids").iter().map(|&id| id as u32).collect();
-        let shape = [numbers("shape")[0] as usize, numbers("shape")[1] as usize];
-        let golden = numbers("logits");
-        let highest = golden.iter().fold(0.0f64, |max, x| max.max(x.abs()));
-        let found = logits(&model, parameters, &ids, shape);
-        assert_eq!(found.len(), golden.len());
-        for (found, golden) in found.iter().zip(golden) {
-            assert!((f64::from(*found) - golden).abs() <= 2e-5 * highest, "{found} is not {golden}");
-        }
-        println!("{}: we compute transformers' logits", path.display());
+        assert_eq!(shapes(&checkpoint.weights), shapes(&golden(&format!("{name}.weights.safetensors"))));
     }
 }

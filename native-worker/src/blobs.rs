@@ -2,29 +2,30 @@
 
 use std::{ops::Range, sync::Arc};
 
-use engine::session::host::{self, HostError, Put};
 use protocol::blob::BlobHash;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use tokio::runtime::Handle;
+use worker::platform::{self, PlatformError, Put};
 
-use crate::link::Link;
+use crate::{io::Task, link::Link};
 
 /// Header that names the byte at which the next piece must begin.
 const UPLOAD_OFFSET: &str = "upload-offset";
 
-pub struct Blobs {
+/// The store of one coordinator.
+pub(crate) struct Blobs {
     link: Arc<Link>,
     io: Handle,
     client: Client,
 }
 
 impl Blobs {
-    pub fn new(link: Arc<Link>, io: Handle) -> Self {
+    pub(crate) fn new(link: Arc<Link>, io: Handle) -> Self {
         Self { link, io, client: Client::new() }
     }
 
     /// Send on the IO runtime, since the session's thread has none; gives the answer and its body.
-    async fn send(&self, request: RequestBuilder) -> Result<(Response, Vec<u8>), HostError> {
+    async fn send(&self, request: RequestBuilder) -> Result<(Response, Vec<u8>), PlatformError> {
         let exchange = async move {
             let mut answer = request.send().await?;
             let mut body = Vec::new();
@@ -33,20 +34,22 @@ impl Blobs {
             }
             Ok::<_, reqwest::Error>((answer, body))
         };
-        match self.io.spawn(exchange).await {
+        match Task::spawn(&self.io, exchange).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(e)) => Err(HostError(format!("the coordinator's store cannot be reached: {e}"))),
-            Err(e) => Err(HostError(e.to_string())),
+            Ok(Err(error)) => {
+                Err(PlatformError(format!("the coordinator's store cannot be reached: {error}")))
+            }
+            Err(error) => Err(PlatformError(error.to_string())),
         }
     }
 }
 
-fn unexpected(status: StatusCode) -> HostError {
-    HostError(format!("the coordinator's store answered {status}"))
+fn unexpected(status: StatusCode) -> PlatformError {
+    PlatformError(format!("the coordinator's store answered {status}"))
 }
 
-impl host::Blobs for Blobs {
-    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, HostError> {
+impl platform::Blobs for Blobs {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
         let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
         let request = self.client.get(self.link.blob(hash)).bearer_auth(token).header(header::RANGE, range);
         match self.send(request).await? {
@@ -62,7 +65,7 @@ impl host::Blobs for Blobs {
         first: u64,
         total: u64,
         piece: &[u8],
-    ) -> Result<Put, HostError> {
+    ) -> Result<Put, PlatformError> {
         let last = first + (piece.len() as u64).saturating_sub(1);
         let request = self
             .client
@@ -74,6 +77,7 @@ impl host::Blobs for Blobs {
         match answer.status() {
             StatusCode::CREATED => Ok(Put::Whole),
             StatusCode::ACCEPTED => Ok(Put::More),
+            StatusCode::PAYLOAD_TOO_LARGE => Ok(Put::TooLarge),
             StatusCode::CONFLICT => {
                 let at = answer.headers().get(UPLOAD_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
                 at.map(Put::GoOnAt).ok_or_else(|| unexpected(StatusCode::CONFLICT))

@@ -1,26 +1,44 @@
 //! Time for the session.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::poll_fn,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
-pub struct Clock {
+use worker::platform;
+
+/// Time since the program began to take part.
+pub(crate) struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now() }
     }
 }
 
-impl engine::session::host::Clock for Clock {
+impl platform::Clock for Clock {
     fn now(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
     async fn sleep(&self, seconds: f64) {
-        tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0))).await;
+        tokio::time::sleep(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)).await;
     }
 
-    /// Nothing to let in: the network lives on threads of its own.
-    async fn breathe(&self) {}
+    /// The network lives on threads of its own, but what has come from there is taken in by this one.
+    async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|context| match yielded {
+            true => Poll::Ready(()),
+            false => {
+                yielded = true;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await
+    }
 }

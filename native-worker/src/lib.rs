@@ -1,29 +1,53 @@
-//! A worker without a browser: the engine's session over tokio and tungstenite.
+//! A worker without a browser: the session of the crate `worker` over tokio and tungstenite.
 //!
-//! Computing blocks the thread of the session; the socket and HTTP live on a runtime of their own, so
-//! that frames flow and pings are answered meanwhile.
+//! | module | is |
+//! |---|---|
+//! | `network`, `queue` | the WebSocket |
+//! | `blobs` | requests to the coordinator's store |
+//! | `clock` | time |
+//! | `report` | what happens, as log lines |
+//! | `io` | work on the IO runtime |
+//! | `link` | the link that a coordinator prints |
+//!
+//! The session computes on a thread of its own, which it blocks meanwhile; the socket, HTTP and the wait for Ctrl-C live
+//! on a runtime beside it, so that frames flow and pings are answered, and so that the program ends in time even in the
+//! middle of a long computation.
+#![deny(missing_docs, unreachable_pub)]
 
 mod blobs;
 mod clock;
+mod io;
 mod link;
 mod network;
+mod queue;
 mod report;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
-use engine::session::{
-    self, End, Leave,
-    devices::{Candidate, Devices},
-    host::Host,
-};
+use anyhow::{Context, anyhow, bail};
 use protocol::{
     VERSION,
-    message::{DrainReason, Hello, Vitals, WorkerKind},
+    limits::{NAME, shorten},
+    message::{Hello, WorkerKind},
     spec::Backend,
+};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    select,
+    sync::oneshot,
+    time::timeout,
+};
+use worker::{
+    End, Leave,
+    devices::{Candidate, Devices},
+    platform::Platform,
 };
 
 pub use link::{Link, LinkError};
+
+/// Time for the session to say goodbye after Ctrl-C. It takes longer only in the middle of a computation, and is then
+/// not waited for.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// How to take part.
 #[derive(Debug, Clone)]
@@ -32,57 +56,113 @@ pub struct Options {
     pub url: String,
     /// None: the fastest.
     pub backend: Option<Backend>,
+    /// Name shown to the organizer.
     pub name: String,
     /// Bytes that a stage may take; None: as much as it needs.
     pub memory_bytes: Option<u64>,
 }
 
-/// Take part in a run until it is over or Ctrl-C is pressed.
+/// Takes part in a run until it is over, or Ctrl-C or SIGTERM asks this process to end: within two seconds of that.
 ///
 /// # Errors
 /// When the link makes no sense, the coordinator turns this worker away, or the device cannot compute.
 pub fn work(options: Options) -> anyhow::Result<()> {
+    work_until(options, asked_to_end())
+}
+
+/// Takes part in a run until it is over, or `asked` is done.
+///
+/// # Errors
+/// As for [`work`].
+pub fn work_until(options: Options, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
     let link = Link::parse(&options.url)?;
-    let io = tokio::runtime::Builder::new_multi_thread()
+    let io = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("the network could not be set up")?;
-    let (ask_to_leave, leave) = Leave::new();
-    io.spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            let _ = ask_to_leave.send(());
-        }
-    });
-    let handle = io.handle().clone();
-    // Timers of the session, which runs on this thread, belong to that runtime too.
-    let _timers = io.enter();
-    let host = Host {
-        network: network::Network::new(link.clone(), handle.clone()),
-        clock: clock::Clock::new(),
-        blobs: blobs::Blobs::new(Arc::new(link), handle),
-        vitals: Box::new(vitals),
-        tell: Box::new(report::report),
-    };
-    let hello = Hello {
-        protocol: VERSION,
-        build: env!("CARGO_PKG_VERSION").into(),
-        kind: WorkerKind::Native,
-        name: options.name.chars().take(protocol::limits::NAME).collect(),
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let memory = options.memory_bytes.unwrap_or(0);
-    let devices = Devices::new(candidates(options.backend, threads), threads, memory);
-    match futures::executor::block_on(session::run(&host, hello, devices, leave)) {
-        End::Over(DrainReason::Finished | DrainReason::Stopped) | End::Left => Ok(()),
+    let end = io.block_on(take_part(io.handle().clone(), link, options, asked));
+    // Whatever still runs there, such as a name lookup, is not waited for.
+    Runtime::shutdown_background(io);
+    match end? {
+        End::Over(_) | End::Left => Ok(()),
         End::Refused(words) => bail!("the coordinator turned this worker away: {words}"),
         End::Failed(words) => bail!("{words}"),
     }
 }
 
-/// This process's memory; operating systems do not tell pressure.
-fn vitals() -> Vitals {
-    Vitals { memory_bytes: memory_stats::memory_stats().map_or(0, |m| m.physical_mem as u64), pressure: None }
+async fn take_part(
+    io: Handle,
+    link: Link,
+    options: Options,
+    asked: impl Future<Output = ()>,
+) -> anyhow::Result<End> {
+    let (ask_to_leave, leave) = Leave::new();
+    let (ended, mut end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("session".into())
+        .spawn(move || {
+            // Nobody listens any more when the program ends before the session.
+            let _ = ended.send(session(io, link, options, leave));
+        })
+        .context("the session's thread could not be started")?;
+    let failed = || anyhow!("the session failed; its error stands above");
+    select! {
+        end = &mut end => return end.map_err(|_| failed()),
+        () = asked => {}
+    }
+    let _ = ask_to_leave.send(());
+    match timeout(GRACE, end).await {
+        Ok(end) => end.map_err(|_| failed()),
+        Err(_) => {
+            tracing::info!("left in the middle of a computation");
+            Ok(End::Left)
+        }
+    }
+}
+
+/// The session, on this thread.
+fn session(io: Handle, link: Link, options: Options, leave: Leave) -> End {
+    // Timers of the session belong to the IO runtime.
+    let _timers = io.enter();
+    let platform = Platform {
+        network: network::Network::new(link.clone(), io.clone()),
+        clock: clock::Clock::new(),
+        blobs: blobs::Blobs::new(Arc::new(link), io.clone()),
+        reporter: report::Reporter,
+    };
+    let hello = Hello {
+        protocol: VERSION,
+        build: env!("CARGO_PKG_VERSION").into(),
+        kind: WorkerKind::Native,
+        name: shorten(&options.name, NAME),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u32);
+    let memory = options.memory_bytes.unwrap_or(0);
+    let devices = Devices::new(candidates(options.backend, threads), threads, memory);
+    futures::executor::block_on(worker::run(&platform, hello, devices, leave))
+}
+
+/// Waits for Ctrl-C or SIGTERM. Where they cannot be heard, they end the process by themselves.
+async fn asked_to_end() {
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    select! {
+        () = interrupted => {}
+        () = terminated => {}
+    }
 }
 
 fn candidates(wanted: Option<Backend>, threads: u32) -> Vec<Candidate> {

@@ -4,20 +4,28 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("`{0}` is not a link; give the one that the coordinator printed, such as http://127.0.0.1:8080")]
+    /// The text has no scheme, no host, or another scheme.
     NotALink(String),
     #[error(
         "links that begin with https are not supported by this program yet; use the coordinator's http link"
     )]
+    /// A link that needs TLS.
     NoTls,
 }
 
 /// A coordinator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    host: String,
+    /// Host and port, and the path under which a proxy offers the coordinator, without a slash at the end.
+    base: String,
 }
 
 impl Link {
+    /// Reads a link that a person was given. As in a browser, what follows the last slash of the path is not part of the
+    /// coordinator's own address.
+    ///
+    /// # Errors
+    /// [`LinkError`], in words for a person.
     pub fn parse(text: &str) -> Result<Self, LinkError> {
         let not_a_link = || LinkError::NotALink(text.to_string());
         let (scheme, rest) = text.trim().split_once("://").ok_or_else(not_a_link)?;
@@ -26,20 +34,23 @@ impl Link {
             "https" | "wss" => return Err(LinkError::NoTls),
             _ => return Err(not_a_link()),
         }
-        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let url: Result<tokio_tungstenite::tungstenite::http::Uri, _> = format!("http://{host}/").parse();
+        let address = rest.split(['?', '#']).next().unwrap_or_default();
+        let base = address.rsplit_once('/').map_or(address, |(base, _)| base).trim_end_matches('/');
+        let url: Result<tokio_tungstenite::tungstenite::http::Uri, _> = format!("http://{base}/").parse();
         match url {
-            Ok(url) if url.host().is_some_and(|h| !h.is_empty()) => Ok(Self { host: host.to_string() }),
+            Ok(url) if url.host().is_some_and(|host| !host.is_empty()) => Ok(Self { base: base.to_string() }),
             _ => Err(not_a_link()),
         }
     }
 
+    /// Address of the session's WebSocket.
     pub fn session(&self) -> String {
-        format!("ws://{}/v1/session", self.host)
+        format!("ws://{}/v1/session", self.base)
     }
 
+    /// Address of a blob in the store.
     pub fn blob(&self, hash: protocol::blob::BlobHash) -> String {
-        format!("http://{}/v1/blobs/{hash}", self.host)
+        format!("http://{}/v1/blobs/{hash}", self.base)
     }
 }
 
@@ -51,6 +62,11 @@ mod tests {
     fn a_volunteers_link_leads_to_the_session() {
         let link = Link::parse("http://127.0.0.1:8080/?join=1").unwrap();
         assert_eq!(link.session(), "ws://127.0.0.1:8080/v1/session");
+        let link = Link::parse("http://example.org/cohort/?join=1#top").unwrap();
+        assert_eq!(link.session(), "ws://example.org/cohort/v1/session", "a proxy's path belongs to it");
+        let link = Link::parse("http://example.org/cohort/run.html").unwrap();
+        assert_eq!(link.session(), "ws://example.org/cohort/v1/session");
+        assert_eq!(Link::parse("ws://a").unwrap().session(), "ws://a/v1/session");
         assert_eq!(Link::parse("https://a"), Err(LinkError::NoTls));
         for bad in ["", "8080", "ftp://a", "http://", "http://a b/"] {
             assert_eq!(Link::parse(bad), Err(LinkError::NotALink(bad.into())), "{bad}");

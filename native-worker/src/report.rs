@@ -1,8 +1,24 @@
 //! What happens in a session, as log lines.
 
-use protocol::{spec::Hop, tab::SessionEvent};
+use protocol::{message::DeviceStatus, spec::Hop, tab::SessionEvent};
+use worker::platform;
 
-pub fn report(event: SessionEvent) {
+/// Writes what happens to the log.
+pub(crate) struct Reporter;
+
+impl platform::Reporter for Reporter {
+    fn tell(&self, event: SessionEvent) {
+        report(event);
+    }
+
+    /// This process's memory; operating systems do not tell pressure.
+    fn status(&self) -> DeviceStatus {
+        let memory_bytes = memory_stats::memory_stats().map_or(0, |memory| memory.physical_mem as u64);
+        DeviceStatus { memory_bytes, pressure: None }
+    }
+}
+
+fn report(event: SessionEvent) {
     match event {
         SessionEvent::Welcomed { worker, run } => {
             tracing::info!("welcomed as worker {worker} of run {}", run.name)
@@ -43,13 +59,15 @@ pub fn report(event: SessionEvent) {
             timings.receive,
             timings.send
         ),
-        SessionEvent::Judged { round, refused: None } => tracing::info!("round {}: accepted", round + 1),
-        SessionEvent::Judged { round, refused: Some(words) } => {
+        SessionEvent::DeltaOutcome { round, refused: None } => {
+            tracing::info!("round {}: accepted", round + 1)
+        }
+        SessionEvent::DeltaOutcome { round, refused: Some(words) } => {
             tracing::warn!("round {}: not taken: {words}", round + 1);
         }
         SessionEvent::Evaluating { round } => tracing::info!("measuring the weights after round {round}"),
         SessionEvent::Reconnecting { in_seconds, reason } => {
-            tracing::warn!("{reason}; trying again in {in_seconds} s");
+            tracing::warn!("{reason}; trying again in {in_seconds:.1} s");
         }
         other => tracing::info!("{other:?}"),
     }

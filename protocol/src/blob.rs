@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 /// Size of the pieces in which blobs are sent, in bytes.
 pub const CHUNK: u64 = 4 << 20;
 
-/// BLAKE3 hash of a blob's bytes.
+/// BLAKE3 hash of a blob's bytes. As text, 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlobHash(pub [u8; 32]);
 
 impl BlobHash {
+    /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
@@ -55,14 +56,17 @@ impl std::str::FromStr for BlobHash {
     }
 }
 
+/// A blob's name with its length, which a receiver can prepare for and check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BlobRef {
+    /// The name.
     pub hash: BlobHash,
     /// Length in bytes.
     pub bytes: u64,
 }
 
 impl BlobRef {
+    /// Refers to these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self { hash: BlobHash::of(bytes), bytes: bytes.len() as u64 }
     }

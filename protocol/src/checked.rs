@@ -1,6 +1,6 @@
 //! What every field that comes from the other side must satisfy before anybody looks at it.
 //!
-//! A struct declared with [`checked_struct!`] names a rule beside each field, so a field without a rule does not
+//! A struct declared with `checked_struct!` names a rule beside each field, so a field without a rule does not
 //! compile, and [`any`] does not take floating-point numbers: NaN and infinity cannot be forgotten either.
 
 use crate::blob::{BlobHash, BlobRef};

@@ -47,7 +47,7 @@ impl Scores {
         [&self.chain, &self.alone, &self.local, &self.scrambled].iter().all(|list| list.len() == blocks)
     }
 
-    /// Mean of several batches' scores; None if there are none, or if they are of different models.
+    /// Mean of the scores of several batches, all weighing the same; None if there are none, or if they are of different models.
     pub fn mean(all: &[Scores]) -> Option<Scores> {
         let first = all.first()?;
         let number = |get: fn(&Scores) -> f64| all.iter().map(get).sum::<f64>() / all.len() as f64;

@@ -1,8 +1,10 @@
 //! How long the texts and lists of a message may be, and how large its numbers.
 //!
-//! A header that keeps these limits fits into [`crate::frame::MAX_HEADER`] in every message. The rule of each field
+//! A header that keeps these limits fits into [`HEADER_BYTES`] in every message. The rule of each field
 //! stands beside it, in [`crate::message`].
 
+/// Bytes of a header: of a frame, and of a delta's file.
+pub const HEADER_BYTES: usize = 64 << 10;
 /// Characters of a worker's or a run's name.
 pub const NAME: usize = 64;
 /// Characters of a build's, a device's or a message's description, for people to read.
@@ -11,11 +13,11 @@ pub const LABEL: usize = 128;
 pub const SENTENCE: usize = 512;
 /// Characters of a bearer token.
 pub const TOKEN: usize = 256;
-/// Losses in a step report, one per micro-batch.
+/// Micro-batches of a step, each with a loss in the step's report.
 pub const LOSSES: usize = 4096;
 /// Bytes of padding in a probe or its answer.
 pub const PROBE: usize = 4 << 20;
-/// Hops of one assignment.
+/// Hops of a plan, and layers of a model.
 pub const HOPS: usize = 1024;
 /// Blobs of one assignment or evaluation.
 pub const BLOBS: usize = 1024;
@@ -35,6 +37,9 @@ pub const MEMORY_BYTES: u64 = 1 << 50;
 pub const BLOB_BYTES: u64 = 1 << 46;
 /// Bytes a second of a link.
 pub const LINK_RATE: f64 = 1e12;
+/// Sum of squares of gradients. Finite f32, of size 3.4e38 at most, give 1.2e89 for 10^12 parameters; sums of this
+/// over all stages stay finite.
+pub const SQUARED_NORM: f64 = 1e100;
 
 /// Cuts a text to `limit` characters; what is cut off shows as an ellipsis. For texts from outside, such as
 /// a driver's error, on their way into a message.

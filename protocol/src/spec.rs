@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blob::BlobRef,
-    checked::{Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, text, within},
+    checked::{
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, text,
+        within,
+    },
     delta::DeltaEncoding,
     limits,
     tensor::Encoding,
@@ -38,6 +41,7 @@ checked_struct! {
         pub width: u32 => at_most(LARGEST_SIZE),
         /// Attention heads; divides `width`.
         pub heads: u32 => at_most(LARGEST_SIZE),
+        /// Transformer layers.
         pub layers: u32 => at_most(limits::HOPS as u64),
         /// Use the token table as LM head too.
         pub tie_embeddings: bool => any,
@@ -49,9 +53,13 @@ checked_struct! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct OptimizerSpec {
+        /// Decay of the first moment in a step.
         pub beta1: f64 => within(0.0, 1.0),
+        /// Decay of the second moment in a step.
         pub beta2: f64 => within(0.0, 1.0),
+        /// Added to the root of the second moment.
         pub epsilon: f64 => within(0.0, 1.0),
+        /// Share of a weight taken away in a step, over the learning rate.
         pub weight_decay: f64 => within(0.0, 1e6),
         /// Largest global norm of the gradients.
         pub clip_norm: f64 => within(0.0, f64::MAX),
@@ -70,8 +78,11 @@ checked_struct! {
     /// What a worker must know of the run.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct RunSpec {
+        /// Name of the run.
         pub name: String => text(limits::NAME),
+        /// The model.
         pub model: ModelSpec => nested,
+        /// How weights are updated.
         pub optimizer: OptimizerSpec => nested,
         /// N, sequences in a micro-batch.
         pub sequences: u32 => at_most(LARGEST_SIZE),
@@ -85,7 +96,7 @@ checked_struct! {
         pub wire: Encoding => any,
         /// What snapshots keep of AdamW's moments.
         pub moments: Moments => any,
-        /// None in pipeline mode.
+        /// What block mode adds; None in pipeline mode.
         pub blocks: Option<BlockSpec> => optional(nested),
     }
 }
@@ -97,11 +108,13 @@ checked_struct! {
     pub struct BlockSpec {
         /// B; divides the model's layers.
         pub count: u32 => at_most(limits::BLOCKS as u64),
-        /// Ends of the whole range of sigma, the standard deviation of the noise.
+        /// Lower end of the whole range of sigma, the standard deviation of the noise.
         pub sigma_min: f64 => within(0.0, 1e9),
+        /// Upper end of that range.
         pub sigma_max: f64 => within(0.0, 1e9),
-        /// Mean and standard deviation of ln(sigma), by which the range is cut into blocks.
+        /// Mean of ln(sigma), in the normal distribution by whose quantiles the range is cut into blocks.
         pub p_mean: f64 => within(-1e3, 1e3),
+        /// Standard deviation of that distribution.
         pub p_std: f64 => within(0.0, 1e3),
         /// How far a block's training range reaches into its neighbours': by the factor (hi / lo)^gamma at either end.
         pub gamma: f64 => within(0.0, 1e3),
@@ -128,21 +141,28 @@ checked_struct! {
     /// or the final norm, LM head and loss after them.
     #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub struct Part {
+        /// Token and position tables.
         pub embedding: bool => any,
+        /// The first layer, from 0.
         pub first_layer: u32 => at_most(limits::HOPS as u64),
+        /// The layer after the last one; `first_layer` where there is none.
         pub end_layer: u32 => at_most(limits::HOPS as u64),
+        /// Final norm, LM head and loss.
         pub head: bool => any,
     }
 }
 
 checked_struct! {
-    /// A part's place on the way through the plan.
+    /// A part of the model at its pipeline position, which the protocol calls a hop.
     ///
+    /// An activation visits the positions in ascending order, its gradient in descending order.
     /// With untied embeddings each worker holds one hop. With tied ones the first worker also holds the
     /// last hop, the head, so that the one table never leaves it.
     #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub struct Hop {
+        /// The position, from 0.
         pub index: u32 => at_most(limits::HOPS as u64),
+        /// What is computed there.
         pub part: Part => nested,
     }
 }
@@ -160,6 +180,7 @@ checked_struct! {
     /// A worker's share of one plan.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Assignment {
+        /// Number of the plan.
         pub epoch: u64 => counter,
         /// This worker's hops, ascending.
         pub hops: Vec<Hop> => list(limits::HOPS, nested),
@@ -171,6 +192,7 @@ checked_struct! {
         pub micro_batches: u32 => at_most(limits::LOSSES as u64),
         /// Most micro-batches this worker may have between forward and backward.
         pub window: u32 => at_most(limits::LOSSES as u64),
+        /// Where the weights of its parts come from.
         pub weights: WeightSource => nested,
     }
 }

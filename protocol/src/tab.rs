@@ -19,6 +19,7 @@ pub enum Command {
         session_url: String,
         /// `http://` or `https://` origin, for blobs.
         origin: String,
+        /// Name shown to the organizer.
         name: String,
         /// Use this backend; None takes the faster one that works.
         backend: Option<Backend>,
@@ -30,12 +31,20 @@ pub enum Command {
     /// Leave the run.
     Leave,
     /// Time one full training step (forward, backward, AdamW) of a whole model, several times.
-    Bench { run: RunSpec, backend: Backend, repeats: u32 },
+    Bench {
+        /// The model and the shapes of its input.
+        run: RunSpec,
+        /// Where to compute.
+        backend: Backend,
+        /// How many steps to time.
+        repeats: u32,
+    },
 }
 
 /// What one backend of this device can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BackendFinding {
+    /// The backend.
     pub backend: Backend,
     /// Adapter or processor, for people to read.
     pub device: String,
@@ -53,95 +62,128 @@ pub struct BackendFinding {
 pub enum SessionEvent {
     /// Which backends there are.
     Backends {
+        /// Each with what it can do.
         found: Vec<BackendFinding>,
     },
+    /// On the way to the coordinator.
     Connecting,
+    /// The coordinator has taken the worker in.
     Welcomed {
+        /// Its number in the run.
         worker: u64,
+        /// What is trained.
         run: RunSpec,
     },
+    /// Measuring the device and its link.
     Benchmarking,
+    /// The measurement is done.
     Profiled {
+        /// What was measured.
         profile: Profile,
     },
     /// Without a stage for now.
     Spare,
     /// Fetching or drawing the weights of a stage.
     Loading {
+        /// Number of the plan.
         epoch: u64,
+        /// The parts of the model to hold.
         hops: Vec<Hop>,
     },
     /// The stage is ready.
     Training {
+        /// Number of the plan.
         epoch: u64,
+        /// The parts of the model held.
         hops: Vec<Hop>,
     },
     /// An optimizer step is done.
     Step {
         /// Optimizer steps the weights have seen.
         step: u64,
+        /// Micro-batches of the step.
         micro_batches: u32,
+        /// Where the time of the step went.
         timings: Timings,
         /// Mean loss in nats per token, where this device holds the head.
         loss: Option<f64>,
-        /// Bytes sent and received since the session began.
+        /// Bytes sent since the session began.
         bytes_sent: u64,
+        /// Bytes received since the session began.
         bytes_received: u64,
     },
     /// Block mode: fetching the weights of a block for a round.
     BlockLoading {
+        /// The round.
         round: u64,
+        /// The block.
         block: u32,
     },
     /// Block mode: a local step is done.
     LocalStep {
+        /// The round.
         round: u64,
+        /// The block.
         block: u32,
-        /// Of so many.
+        /// Local steps done in this round.
         step: u32,
+        /// Local steps of the round, H.
         steps: u32,
         /// Cross-entropy of the step in nats; leaky, as the target is in the noisy input.
         cross_entropy: f64,
     },
     /// Block mode: the delta of a round has been sent.
     DeltaSent {
+        /// The round.
         round: u64,
+        /// The block.
         block: u32,
+        /// Where the time of the round went.
         timings: Timings,
-        /// Bytes sent and received since the session began.
+        /// Bytes sent since the session began.
         bytes_sent: u64,
+        /// Bytes received since the session began.
         bytes_received: u64,
     },
-    /// Block mode: what became of a delta; None: accepted, else why not.
-    Judged {
+    /// Block mode: what became of a delta.
+    DeltaOutcome {
+        /// The round of the delta.
         round: u64,
+        /// None: accepted. Else why not, in words.
         refused: Option<String>,
     },
     /// Block mode: measuring the whole model on held-out text.
     Evaluating {
+        /// Rounds that the measured weights have seen.
         round: u64,
     },
     /// The connection was lost; another try follows.
     Reconnecting {
+        /// Seconds until then.
         in_seconds: f64,
+        /// Why it was lost, one sentence.
         reason: String,
     },
     /// The run has ended.
     Over {
+        /// How it ended.
         reason: DrainReason,
     },
     /// The coordinator turned this device away, for good.
     Refused {
+        /// Why, for a person.
         words: String,
     },
     /// This device cannot go on.
     Failed {
+        /// Why, for a person.
         words: String,
     },
     /// Left on request.
     Left,
-    /// Seconds of each timed step.
+    /// The measurement that [`Command::Bench`] asked for is done.
     Benched {
+        /// Of each timed step.
         seconds: Vec<f64>,
     },
 }

@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 use protocol::{
     blob::BlobHash,
     delta::{Delta, DeltaEncoding, DeltaError, DeltaExpectation, DeltaHeader, decode, encode, encoded_bytes},
-    frame::MAX_HEADER,
+    limits::HEADER_BYTES,
     tensor::{
         CodecError,
         int8::{self, WIRE_BLOCK},
@@ -335,9 +335,9 @@ fn what_cannot_be_sent_is_named_and_leaves_the_residuals() {
         // NaN differs from itself.
         assert_eq!(format!("{error:?}"), format!("{:?}", DeltaError::Tensor { tensor: 1, source }));
     }
-    let many = vec![Vec::new(); MAX_HEADER];
+    let many = vec![Vec::new(); HEADER_BYTES];
     let error = encode(&header(DeltaEncoding::F32, &many), &many, None).unwrap_err();
-    assert!(matches!(error, DeltaError::HeaderOversized { bytes } if bytes > MAX_HEADER));
+    assert!(matches!(error, DeltaError::HeaderOversized { bytes } if bytes > HEADER_BYTES));
 }
 
 #[test]

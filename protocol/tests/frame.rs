@@ -2,11 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use std::fmt::Debug;
+
+use common::framed;
 use protocol::{
     VERSION,
     blob::{BlobHash, BlobRef},
-    frame::{self, Frame, FrameError, MAX_FRAME, MAX_HEADER, MAX_PAYLOAD},
-    limits::{self, LimitError},
+    checked::{FieldError, Problem},
+    evaluation::Scores,
+    frame::{self, Frame, FrameError, MAX_FRAME, MAX_PAYLOAD},
+    limits::{self, HEADER_BYTES},
     message::*,
     refusal::Refusal,
     spec::*,
@@ -15,23 +22,26 @@ use protocol::{
 
 const TO: Address = Address { epoch: 3, step: 7, pass: Pass::Train { micro_batch: 2 }, hop: 1 };
 
-fn activation(tensor: TensorMeta) -> Message {
-    Message::Activation(TensorFrame { to: TO, tensor })
+fn activation(tensor: TensorMeta) -> FromWorker {
+    FromWorker::Relayed(Activation(TensorFrame { to: TO, tensor }).into())
 }
 
-/// A frame as a sender without checks would write it.
-fn unchecked(message: &Message, payload: &[u8]) -> Vec<u8> {
-    let header = postcard::to_stdvec(message).unwrap();
-    let mut frame = vec![VERSION];
-    frame.extend((header.len() as u32).to_le_bytes());
-    frame.extend(header);
-    frame.extend(payload);
-    frame
+fn up(message: impl Into<Up>) -> FromWorker {
+    FromWorker::Up(message.into())
+}
+
+fn down(message: impl Into<Down>) -> ToWorker {
+    ToWorker::Down(message.into())
+}
+
+/// As the coordinator reads a frame.
+fn decode(bytes: &[u8]) -> Result<Frame<'_, FromWorker>, FrameError> {
+    frame::decode(bytes)
 }
 
 /// Refused alike on both sides of the wire.
-fn refused(message: &Message, payload: &[u8]) -> FrameError {
-    let error = frame::decode(&unchecked(message, payload)).unwrap_err();
+fn refused<M: FrameHeader + Debug>(message: &M, payload: &[u8]) -> FrameError {
+    let error = frame::decode::<M>(&framed(&postcard::to_stdvec(message).unwrap(), payload)).unwrap_err();
     assert_eq!(frame::encode(message, payload).unwrap_err(), error);
     error
 }
@@ -40,23 +50,27 @@ fn refused(message: &Message, payload: &[u8]) -> FrameError {
 fn the_layout_is_as_documented() {
     let (tensor, payload) = encode_floats(&[1.0, -2.0], &[1, 2], Encoding::F32).unwrap();
     let bytes = frame::encode(&activation(tensor.clone()), &payload).unwrap();
-    assert_eq!(bytes[0], 1);
+    assert_eq!(bytes[0], 2);
     let header = u32::from_le_bytes(bytes[1..5].try_into().unwrap()) as usize;
     assert_eq!(&bytes[5 + header..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
-    // Variant 10; epoch 3, step 7, pass Train of micro-batch 2, hop 1; encoding F32, rank 2, 1x2, 8 bytes.
-    assert_eq!(&bytes[5..16], [10, 3, 7, 0, 2, 1, 1, 2, 1, 2, 8]);
+    // Relayed, Activation; epoch 3, step 7, pass Train of micro-batch 2, hop 1; encoding F32, rank 2, 1x2, 8 bytes.
+    assert_eq!(&bytes[5..17], [0, 0, 3, 7, 0, 2, 1, 1, 2, 1, 2, 8]);
 
-    let frame = frame::decode(&bytes).unwrap();
+    let frame = decode(&bytes).unwrap();
     assert_eq!(frame, Frame { message: activation(tensor), payload: &payload });
     assert!(bytes.as_ptr_range().contains(&frame.payload.as_ptr()), "the payload is borrowed");
 
-    assert_eq!(frame::encode(&Message::Heartbeat, &[]).unwrap(), [1, 1, 0, 0, 0, 6]);
+    // Up, its fourth message.
+    assert_eq!(frame::encode(&up(Heartbeat {}), &[]).unwrap(), [2, 2, 0, 0, 0, 1, 3]);
+    // Down, its thirteenth message: round 5, block 1, accepted.
+    let outcome = DeltaOutcome { round: 5, block: 1, refused: None };
+    assert_eq!(frame::encode(&down(outcome), &[]).unwrap(), [2, 5, 0, 0, 0, 1, 12, 5, 1, 0]);
 }
 
 #[test]
 fn every_way_of_being_cut_has_its_name() {
-    let bytes = frame::encode(&Message::Ready { epoch: 300 }, &[]).unwrap();
-    let part = |length: usize| match frame::decode(&bytes[..length]) {
+    let bytes = frame::encode(&up(Ready { epoch: 300 }), &[]).unwrap();
+    let part = |length: usize| match decode(&bytes[..length]) {
         Err(FrameError::Truncated { part, bytes }) => (part, bytes),
         other => panic!("{other:?}"),
     };
@@ -64,17 +78,22 @@ fn every_way_of_being_cut_has_its_name() {
     assert_eq!(part(1), ("header length", 1));
     assert_eq!(part(4), ("header length", 4));
     assert_eq!(part(5), ("header", 5));
-    assert_eq!(part(7), ("header", 7));
+    assert_eq!(part(8), ("header", 8));
     // The header itself may stop short within its declared length.
-    assert!(matches!(frame::decode(&[1, 2, 0, 0, 0, 2, 0x80]), Err(FrameError::Header(_))));
-    assert!(matches!(frame::decode(&[1, 0, 0, 0, 0]), Err(FrameError::Header(_))));
-    // A variant nobody knows.
-    assert!(matches!(frame::decode(&[1, 1, 0, 0, 0, 0x7f]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[2, 3, 0, 0, 0, 1, 6, 0x80]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[2, 1, 0, 0, 0, 1]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[2, 0, 0, 0, 0]), Err(FrameError::Header(_))));
+    // A way and a message nobody knows.
+    assert!(matches!(decode(&[2, 2, 0, 0, 0, 2, 0]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[2, 2, 0, 0, 0, 1, 0x7f]), Err(FrameError::Header(_))));
 }
 
 #[test]
 fn the_version_comes_before_everything_else() {
-    assert_eq!(frame::decode(&[2]), Err(FrameError::Version { theirs: 2 }));
+    assert_eq!(VERSION, 2);
+    assert_eq!(decode(&[3]), Err(FrameError::Version { theirs: 3 }));
+    // A heartbeat of version 1.
+    assert_eq!(decode(&[1, 1, 0, 0, 0, 6]), Err(FrameError::Version { theirs: 1 }));
     let error = FrameError::Version { theirs: 0 };
     assert_eq!(Refusal::from(error), Refusal::Version { theirs: 0, ours: VERSION });
 }
@@ -83,17 +102,17 @@ fn the_version_comes_before_everything_else() {
 fn oversized_frames_and_headers_are_refused() {
     let mut frame = vec![0; MAX_FRAME + 1];
     frame[0] = VERSION;
-    let error = frame::decode(&frame).unwrap_err();
+    let error = decode(&frame).unwrap_err();
     assert_eq!(error, FrameError::Oversized { bytes: MAX_FRAME + 1 });
     let limit = MAX_FRAME as u64;
     assert_eq!(Refusal::from(error), Refusal::Oversized { bytes: limit + 1, limit });
 
-    let declared = (MAX_HEADER + 1) as u32;
+    let declared = (HEADER_BYTES + 1) as u32;
     frame[1..5].copy_from_slice(&declared.to_le_bytes());
     frame.truncate(MAX_FRAME);
-    assert_eq!(frame::decode(&frame), Err(FrameError::HeaderOversized { bytes: MAX_HEADER + 1 }));
+    assert_eq!(decode(&frame), Err(FrameError::HeaderOversized { bytes: HEADER_BYTES + 1 }));
     assert_eq!(
-        frame::decode(&[VERSION, 255, 255, 255, 255]),
+        decode(&[VERSION, 255, 255, 255, 255]),
         Err(FrameError::HeaderOversized { bytes: u32::MAX as usize })
     );
 }
@@ -103,14 +122,14 @@ fn the_largest_tensor_fits() {
     let ids = vec![7; MAX_ELEMENTS as usize];
     let (tensor, payload) = encode_tokens(&ids, &[4, MAX_ELEMENTS as u32 / 4]).unwrap();
     assert_eq!(payload.len(), MAX_PAYLOAD);
-    let bytes = frame::encode(&Message::Tokens(TensorFrame { to: TO, tensor }), &payload).unwrap();
+    let bytes = frame::encode(&down(Tokens(TensorFrame { to: TO, tensor })), &payload).unwrap();
     assert!(bytes.len() <= MAX_FRAME);
-    assert_eq!(frame::decode(&bytes).unwrap().payload.len(), MAX_PAYLOAD);
+    assert_eq!(frame::decode::<ToWorker>(&bytes).unwrap().payload.len(), MAX_PAYLOAD);
 }
 
 #[test]
 fn a_payload_needs_a_tensor() {
-    let error = refused(&Message::Heartbeat, &[0; 3]);
+    let error = refused(&up(Heartbeat {}), &[0; 3]);
     assert_eq!(error, FrameError::UnexpectedPayload { message: "Heartbeat", bytes: 3 });
 }
 
@@ -159,70 +178,156 @@ fn lengths_follow_from_shape_and_encoding() {
     assert_eq!(bytes(Encoding::F32, &[1 << 31, 1 << 30]), Some(1 << 63));
 }
 
+/// The field that a message is refused for, on both sides of the wire.
+fn refused_field<M: FrameHeader + Debug>(message: &M, payload: &[u8]) -> FieldError {
+    match refused(message, payload) {
+        FrameError::Field(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn texts_and_lists_keep_their_limits() {
-    let hello = |name: String| {
-        Message::Hello(Hello { protocol: VERSION, build: "test".into(), kind: WorkerKind::Native, name })
-    };
+    let hello =
+        |name: String| up(Hello { protocol: VERSION, build: "test".into(), kind: WorkerKind::Native, name });
     // Characters count, not bytes.
     frame::encode(&hello("ß".repeat(limits::NAME)), &[]).unwrap();
-    let error = refused(&hello("ß".repeat(limits::NAME + 1)), &[]);
-    let limit = LimitError { field: "Hello.name", actual: 65, limit: 64, unit: "characters" };
-    assert_eq!(error, FrameError::Limit(limit));
+    let error = refused_field(&hello("ß".repeat(limits::NAME + 1)), &[]);
+    let problem = Problem::TooMany { actual: 65, limit: 64, unit: "characters" };
+    assert_eq!(error, FieldError { field: "Hello.name".into(), problem });
     assert_eq!(error.to_string(), "Hello.name has 65 characters: at most 64 are allowed");
 
     let long = "x".repeat(limits::SENTENCE + 1);
-    let field = |message: Message| match refused(&message, &[]) {
-        FrameError::Limit(LimitError { field, .. }) => field,
-        other => panic!("{other}"),
-    };
-    assert_eq!(field(Message::Leaving { reason: long.clone() }), "Leaving.reason");
-    let fault = Fault { epoch: 0, kind: FaultKind::Device, detail: long.clone() };
-    assert_eq!(field(Message::Fault(fault)), "Fault.detail");
-    assert_eq!(field(Message::Refuse(Refusal::BadProfile { detail: long.clone() })), "Refuse.detail");
+    assert_eq!(refused_field(&up(Leaving { reason: long.clone() }), &[]).field, "Leaving.reason");
+    let fault = Fault { during: 0, kind: FaultKind::Device, detail: long.clone() };
+    assert_eq!(refused_field(&up(fault), &[]).field, "Fault.detail");
+    let refuse = |refusal| refused_field(&down(Refuse(refusal)), &[]).field;
+    assert_eq!(refuse(Refusal::BadProfile { detail: long.clone() }), "Refuse.detail");
     let message = "Hello".to_owned();
-    assert_eq!(field(Message::Refuse(Refusal::NotInPlan { message, detail: long })), "Refuse.detail");
-    let report = StepReport {
-        epoch: 0,
-        step: 0,
-        squared_norm: 0.0,
-        losses: vec![0.0; limits::LOSSES + 1],
-        timings: Timings::default(),
-        vitals: Vitals::default(),
-    };
-    assert_eq!(field(Message::StepReport(report)), "StepReport.losses");
+    assert_eq!(refuse(Refusal::NotInPlan { message, detail: long }), "Refuse.detail");
+    let report = StepReport { losses: vec![0.0; limits::LOSSES + 1], ..largest_step_report() };
+    assert_eq!(refused_field(&up(report), &[]).field, "StepReport.losses");
 }
 
-/// No message within the limits is too long for its header.
 #[test]
-fn the_longest_assignment_fits_into_a_header() {
-    let part = Part { embedding: true, first_layer: u32::MAX, end_layer: u32::MAX, head: true };
-    let mut assignment = Assignment {
-        epoch: u64::MAX,
-        hops: vec![Hop { index: u32::MAX, part }; limits::HOPS],
-        hop_count: u32::MAX,
-        first_step: u64::MAX,
-        micro_batches: u32::MAX,
-        window: u32::MAX,
-        weights: WeightSource::Snapshot(vec![
-            BlobRef { hash: BlobHash([255; 32]), bytes: u64::MAX };
-            limits::BLOBS
-        ]),
+fn positions_and_micro_batches_keep_their_limits() {
+    let (tensor, payload) = encode_floats(&[1.0], &[1], Encoding::F32).unwrap();
+    let refused = |to: Address| {
+        let frame = || TensorFrame { to, tensor: tensor.clone() };
+        let forward = refused_field(&FromWorker::Relayed(Activation(frame()).into()), &payload);
+        let back = refused_field(&ToWorker::Relayed(Gradient(frame()).into()), &payload);
+        let tokens = refused_field(&down(Tokens(frame())), &payload);
+        assert_eq!(forward.problem, back.problem);
+        assert_eq!(forward.problem, tokens.problem);
+        let path = forward.field.strip_prefix("Activation.").unwrap().to_owned();
+        assert_eq!(back.field, format!("Gradient.{path}"));
+        assert_eq!(tokens.field, format!("Tokens.{path}"));
+        (path, forward.problem)
     };
-    let bytes = frame::encode(&Message::Assign(assignment.clone()), &[]).unwrap();
-    assert!(frame::decode(&bytes).is_ok());
+    let beyond =
+        |field: &str, limit| (field.to_owned(), Problem::TooLarge { value: u64::from(u32::MAX), limit });
+    assert_eq!(refused(Address { hop: u32::MAX, ..TO }), beyond("to.hop", limits::HOPS as u64));
+    let pass = Pass::Train { micro_batch: u32::MAX };
+    assert_eq!(refused(Address { pass, ..TO }), beyond("to.pass.micro_batch", limits::LOSSES as u64));
+    let pass = Pass::Validate { batch: u32::MAX };
+    assert_eq!(refused(Address { pass, ..TO }), beyond("to.pass.batch", limits::VALIDATION_BATCHES));
+    let (field, problem) = refused(Address { epoch: u64::MAX, ..TO });
+    assert_eq!((&field[..], problem), ("to.epoch", Problem::TooLarge { value: u64::MAX, limit: 1 << 53 }));
+}
+
+fn largest_step_report() -> StepReport {
+    StepReport {
+        epoch: 1 << 53,
+        step: 1 << 53,
+        squared_norm: limits::SQUARED_NORM,
+        losses: vec![1e9; limits::LOSSES],
+        timings: Timings::default(),
+        status: DeviceStatus { memory_bytes: limits::MEMORY_BYTES, pressure: Some(Pressure::Critical) },
+    }
+}
+
+fn largest_blob() -> BlobRef {
+    BlobRef { hash: BlobHash([255; 32]), bytes: limits::BLOB_BYTES }
+}
+
+/// Bytes of the header of a message that may be sent.
+fn header_bytes<M: FrameHeader>(message: &M, payload: &[u8]) -> usize {
+    let bytes = frame::encode(message, payload).unwrap();
+    assert!(frame::decode::<M>(&bytes).is_ok());
+    bytes.len() - payload.len() - 5
+}
+
+/// No message within the limits is too long for its header: these have the longest lists.
+#[test]
+fn the_longest_messages_fit_into_a_header() {
+    let report = header_bytes(&up(largest_step_report()), &[]);
+    assert!((4 * limits::LOSSES..=HEADER_BYTES).contains(&report), "{report}");
+
+    let list = || vec![1e9; limits::BLOCKS];
+    let scores = Scores {
+        one_draw: 1e9,
+        draws: limits::DRAWS as u32,
+        many_draws: 1e9,
+        from_zero: 1e9,
+        chain: list(),
+        alone: list(),
+        local: list(),
+        scrambled: list(),
+    };
+    let batch = limits::VALIDATION_BATCHES as u32;
+    let report = header_bytes(&up(EvaluationReport { round: 1 << 53, batch, scores }), &[]);
+    assert!((4 * 8 * limits::BLOCKS..=HEADER_BYTES).contains(&report), "{report}");
+
+    let (windows, payload) = encode_tokens(&[0; 4], &[2, 1, 2]).unwrap();
+    let mut task = RoundTask {
+        round: 1 << 53,
+        block: limits::BLOCKS as u32,
+        base: largest_blob(),
+        table: largest_blob(),
+        seed: u64::MAX,
+        learning_rates: vec![1e6; limits::LOCAL_STEPS],
+        fresh: true,
+        deadline_ms: 1 << 53,
+    };
+    let round = header_bytes(&down(Round { task: task.clone(), windows: windows.clone() }), &payload);
+    assert!((8 * limits::LOCAL_STEPS..=HEADER_BYTES).contains(&round), "{round}");
+    task.learning_rates.push(0.0);
+    let error = refused_field(&down(Round { task, windows: windows.clone() }), &payload);
+    let problem = Problem::TooMany { actual: 4097, limit: 4096, unit: "entries" };
+    assert_eq!(error, FieldError { field: "Round.task.learning_rates".into(), problem });
+
+    let blocks = vec![largest_blob(); limits::BLOBS];
+    let table = largest_blob();
+    let task = EvaluationTask { round: 1 << 53, batch, blocks, table, seed: u64::MAX, draws: 1000 };
+    let evaluate = header_bytes(&down(Evaluate { task, windows }), &payload);
+    assert!((32 * limits::BLOBS..=HEADER_BYTES).contains(&evaluate), "{evaluate}");
+
+    let most = limits::HOPS as u32;
+    let part = Part { embedding: true, first_layer: most, end_layer: most, head: true };
+    let mut assignment = Assignment {
+        epoch: 1 << 53,
+        hops: vec![Hop { index: most, part }; limits::HOPS],
+        hop_count: most,
+        first_step: 1 << 53,
+        micro_batches: limits::LOSSES as u32,
+        window: limits::LOSSES as u32,
+        weights: WeightSource::Snapshot(vec![largest_blob(); limits::BLOBS]),
+    };
+    let assign = header_bytes(&down(Assign(assignment.clone())), &[]);
+    assert!((32 * limits::BLOBS..=HEADER_BYTES).contains(&assign), "{assign}");
 
     assignment.hops.push(assignment.hops[0].clone());
-    let limit = LimitError { field: "Assign.hops", actual: 1025, limit: 1024, unit: "entries" };
-    assert_eq!(refused(&Message::Assign(assignment), &[]), FrameError::Limit(limit));
+    let problem = Problem::TooMany { actual: 1025, limit: 1024, unit: "entries" };
+    let error = refused_field(&down(Assign(assignment)), &[]);
+    assert_eq!(error, FieldError { field: "Assign.hops".into(), problem });
 }
 
 #[test]
 fn a_refusal_says_what_was_wrong() {
-    let refusal = Refusal::from(refused(&Message::Pausing, &[0]));
+    let refusal = Refusal::from(refused(&up(Heartbeat {}), &[0]));
     assert_eq!(
         refusal.to_string(),
-        "the frame could not be read: Pausing carries no tensor, yet 1 bytes follow its header: send it without a payload"
+        "the frame could not be read: Heartbeat carries no tensor, yet 1 bytes follow its header: send it without a payload"
     );
 }
 

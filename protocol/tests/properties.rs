@@ -4,12 +4,17 @@
 
 mod common;
 
-use std::num::NonZeroUsize;
+use std::{fmt::Debug, num::NonZeroUsize};
 
-use common::{Damage, apply_damage, damage, encoding, float_encoding, sent, shape, values};
-use proptest::{collection::vec, prelude::*};
+use common::{
+    Damage, Sent, apply_damage, damage, encoding, float_encoding, framed, from_worker, relayed, shape,
+    to_worker, values,
+};
+use proptest::{collection::vec, prelude::*, sample::Index};
 use protocol::{
-    frame::{self, FrameError, MAX_HEADER},
+    frame::{self, FrameError},
+    limits::HEADER_BYTES,
+    message::{Down, FrameHeader, FromWorker, Payload, Refuse, ToWorker},
     refusal::Refusal,
     tensor::{
         CodecError, Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats, encode_tokens, f16,
@@ -17,112 +22,165 @@ use protocol::{
     },
 };
 
-/// The frame of a header given as bytes.
-fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![protocol::VERSION];
-    frame.extend((header.len() as u32).to_le_bytes());
-    frame.extend(header);
-    frame.extend(payload);
-    frame
-}
-
 /// What reading a frame must give, whoever wrote it: a message that can be sent on, with a payload whose
 /// decoding is finite or a typed error; or an error that can be told to the sender.
-fn read(bytes: &[u8]) -> Result<(), TestCaseError> {
-    match frame::decode(bytes) {
+fn read<M: Message>(bytes: &[u8]) -> Result<(), TestCaseError> {
+    match frame::decode::<M>(bytes) {
         Ok(frame) => {
             let again = frame::encode(&frame.message, frame.payload).expect("what was read can be written");
             let reread = frame::decode(&again).expect("what was written can be read");
-            prop_assert_eq!(format!("{:?}", &reread), format!("{:?}", &frame));
-            if let Some(frame_tensor) = frame.message.tensor() {
+            prop_assert_eq!(&reread, &frame);
+            if let Payload::Tensor(tensor) = frame.message.payload() {
                 // The result lies in the types; here it must only come, and be finite.
-                let _ = decode_tokens(&frame_tensor.tensor, frame.payload);
-                if let Ok(values) = decode_floats(&frame_tensor.tensor, frame.payload) {
+                let _ = decode_tokens(tensor, frame.payload);
+                if let Ok(values) = decode_floats(tensor, frame.payload) {
                     prop_assert!(values.iter().all(|value| value.is_finite()));
                 }
             }
         }
         Err(error) => {
             prop_assert!(!error.to_string().is_empty());
-            let refusal = protocol::message::Message::Refuse(Refusal::from(error));
+            let refusal = ToWorker::from(Down::from(Refuse(Refusal::from(error))));
             prop_assert!(frame::encode(&refusal, &[]).is_ok());
         }
     }
     Ok(())
 }
 
+/// A header that can be compared and shown.
+trait Message: FrameHeader + PartialEq + Debug {}
+impl<M: FrameHeader + PartialEq + Debug> Message for M {}
+
+fn arrives<M: Message>(sent: &Sent<M>) -> Result<(), TestCaseError> {
+    let bytes = frame::encode(&sent.message, &sent.payload).unwrap();
+    let frame = frame::decode::<M>(&bytes).unwrap();
+    prop_assert_eq!(frame.payload, &sent.payload[..]);
+    prop_assert_eq!(&frame.message, &sent.message);
+    prop_assert_eq!(frame::encode(&frame.message, frame.payload).unwrap(), bytes);
+    Ok(())
+}
+
+fn cut_is_refused<M: Message>(sent: &Sent<M>, at: Index) -> Result<(), TestCaseError> {
+    let bytes = frame::encode(&sent.message, &sent.payload).unwrap();
+    prop_assert!(frame::decode::<M>(&bytes[..at.index(bytes.len())]).is_err());
+    Ok(())
+}
+
+fn extended_is_refused<M: Message>(sent: &Sent<M>, more: &[u8]) -> Result<(), TestCaseError> {
+    let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
+    bytes.extend(more);
+    prop_assert!(frame::decode::<M>(&bytes).is_err());
+    Ok(())
+}
+
+fn trailing_is_refused<M: Message>(sent: &Sent<M>, more: &[u8]) -> Result<(), TestCaseError> {
+    let mut header = postcard::to_stdvec(&sent.message).unwrap();
+    header.extend(more);
+    prop_assume!(header.len() <= HEADER_BYTES);
+    let refused = FrameError::TrailingHeader { message: sent.message.name(), bytes: more.len() };
+    let bytes = framed(&header, &sent.payload);
+    prop_assert_eq!(frame::decode::<M>(&bytes), Err(refused));
+    Ok(())
+}
+
+fn other_version_is_named<M: Message>(sent: &Sent<M>, theirs: u8) -> Result<(), TestCaseError> {
+    let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
+    bytes[0] = theirs;
+    let error = frame::decode::<M>(&bytes).unwrap_err();
+    prop_assert_eq!(&error, &FrameError::Version { theirs });
+    prop_assert_eq!(Refusal::from(error), Refusal::Version { theirs, ours: protocol::VERSION });
+    Ok(())
+}
+
+fn damaged_frame_is_sound<M: Message>(sent: &Sent<M>, damage: &[Damage]) -> Result<(), TestCaseError> {
+    let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
+    apply_damage(&mut bytes, damage);
+    read::<M>(&bytes)
+}
+
+fn damaged_header_is_sound<M: Message>(sent: &Sent<M>, damage: &[Damage]) -> Result<(), TestCaseError> {
+    let mut header = postcard::to_stdvec(&sent.message).unwrap();
+    apply_damage(&mut header, damage);
+    read::<M>(&framed(&header, &sent.payload))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn every_frame_arrives_as_it_was_sent(sent in sent()) {
-        let bytes = frame::encode(&sent.message, &sent.payload).unwrap();
-        let frame = frame::decode(&bytes).unwrap();
-        prop_assert_eq!(frame.payload, &sent.payload[..]);
-        // NaN differs from itself; its bytes do not.
-        prop_assert_eq!(format!("{:?}", &frame.message), format!("{:?}", &sent.message));
-        prop_assert_eq!(frame::encode(&frame.message, frame.payload).unwrap(), bytes);
+    fn every_frame_arrives_as_it_was_sent(up in from_worker(), down in to_worker()) {
+        arrives(&up)?;
+        arrives(&down)?;
+    }
+
+    /// The coordinator forwards the bytes it got.
+    #[test]
+    fn a_relayed_frame_is_the_same_for_both_readers(sent in relayed()) {
+        let up = frame::encode(&FromWorker::from(sent.message.clone()), &sent.payload).unwrap();
+        let down = frame::encode(&ToWorker::from(sent.message.clone()), &sent.payload).unwrap();
+        prop_assert_eq!(&up, &down);
+        prop_assert_eq!(frame::decode::<ToWorker>(&up).unwrap().message, ToWorker::Relayed(sent.message));
     }
 
     #[test]
-    fn a_cut_frame_is_refused(sent in sent(), at in any::<prop::sample::Index>()) {
-        let bytes = frame::encode(&sent.message, &sent.payload).unwrap();
-        prop_assert!(frame::decode(&bytes[..at.index(bytes.len())]).is_err());
+    fn a_cut_frame_is_refused(up in from_worker(), down in to_worker(), at in any::<Index>()) {
+        cut_is_refused(&up, at)?;
+        cut_is_refused(&down, at)?;
     }
 
     #[test]
-    fn an_extended_frame_is_refused(sent in sent(), more in vec(any::<u8>(), 1..10)) {
-        let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
-        bytes.extend(more);
-        prop_assert!(frame::decode(&bytes).is_err());
+    fn an_extended_frame_is_refused(
+        up in from_worker(), down in to_worker(), more in vec(any::<u8>(), 1..10),
+    ) {
+        extended_is_refused(&up, &more)?;
+        extended_is_refused(&down, &more)?;
     }
 
     #[test]
-    fn trailing_header_bytes_are_refused(sent in sent(), more in vec(any::<u8>(), 1..10)) {
-        let mut header = postcard::to_stdvec(&sent.message).unwrap();
-        header.extend(&more);
-        prop_assume!(header.len() <= MAX_HEADER);
-        let refused = FrameError::TrailingHeader { message: sent.message.name(), bytes: more.len() };
-        let bytes = framed(&header, &sent.payload);
-        prop_assert_eq!(frame::decode(&bytes), Err(refused));
+    fn trailing_header_bytes_are_refused(
+        up in from_worker(), down in to_worker(), more in vec(any::<u8>(), 1..10),
+    ) {
+        trailing_is_refused(&up, &more)?;
+        trailing_is_refused(&down, &more)?;
     }
 
     #[test]
-    fn another_version_is_named(sent in sent(), theirs in any::<u8>()) {
+    fn another_version_is_named(up in from_worker(), down in to_worker(), theirs in any::<u8>()) {
         prop_assume!(theirs != protocol::VERSION);
-        let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
-        bytes[0] = theirs;
-        let error = frame::decode(&bytes).unwrap_err();
-        prop_assert_eq!(&error, &FrameError::Version { theirs });
-        prop_assert_eq!(Refusal::from(error), Refusal::Version { theirs, ours: protocol::VERSION });
+        other_version_is_named(&up, theirs)?;
+        other_version_is_named(&down, theirs)?;
     }
 
     #[test]
-    fn a_damaged_frame_is_a_message_or_an_error(sent in sent(), damage in damage()) {
-        let mut bytes = frame::encode(&sent.message, &sent.payload).unwrap();
-        apply_damage(&mut bytes, &damage);
-        read(&bytes)?;
+    fn a_damaged_frame_is_a_message_or_an_error(
+        up in from_worker(), down in to_worker(), damage in damage(),
+    ) {
+        damaged_frame_is_sound(&up, &damage)?;
+        damaged_frame_is_sound(&down, &damage)?;
     }
 
     /// As above, with a header length that fits, so that more damage gets past the first checks.
     #[test]
-    fn a_damaged_header_is_a_message_or_an_error(sent in sent(), damage in damage()) {
-        let mut header = postcard::to_stdvec(&sent.message).unwrap();
-        apply_damage(&mut header, &damage);
-        read(&framed(&header, &sent.payload))?;
+    fn a_damaged_header_is_a_message_or_an_error(
+        up in from_worker(), down in to_worker(), damage in damage(),
+    ) {
+        damaged_header_is_sound(&up, &damage)?;
+        damaged_header_is_sound(&down, &damage)?;
     }
 
     #[test]
     fn any_bytes_are_a_message_or_an_error(bytes in vec(any::<u8>(), 0..300)) {
-        read(&bytes)?;
+        read::<FromWorker>(&bytes)?;
+        read::<ToWorker>(&bytes)?;
     }
 
     #[test]
     fn any_header_is_a_message_or_an_error(
-        variant in 0..30_u8, header in vec(any::<u8>(), 0..200), payload in vec(any::<u8>(), 0..40),
+        way in 0..3_u8, variant in 0..16_u8, header in vec(any::<u8>(), 0..200), payload in vec(any::<u8>(), 0..40),
     ) {
-        let header: Vec<u8> = [&[variant], &header[..]].concat();
-        read(&framed(&header, &payload))?;
+        let header: Vec<u8> = [&[way, variant], &header[..]].concat();
+        read::<FromWorker>(&framed(&header, &payload))?;
+        read::<ToWorker>(&framed(&header, &payload))?;
     }
 
     #[test]

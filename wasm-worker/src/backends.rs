@@ -12,7 +12,7 @@ const SOFTWARE: &str =
 ///
 /// cubecl panics on an adapter without `timestamp-query`, and a panic ends the worker: so such an adapter is
 /// found unusable before anything is opened.
-pub async fn find() -> Vec<BackendFinding> {
+pub(crate) async fn find() -> Vec<BackendFinding> {
     let threads = js::get(&js::navigator(), "hardwareConcurrency").and_then(|n| n.as_f64()).unwrap_or(1.0);
     let cpu = BackendFinding {
         backend: Backend::Cpu,

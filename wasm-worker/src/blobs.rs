@@ -2,24 +2,25 @@
 
 use std::ops::Range;
 
-use engine::session::host::{self, HostError, Put};
 use js_sys::{ArrayBuffer, Uint8Array};
 use protocol::blob::BlobHash;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Headers, Request, RequestInit, Response};
+use web_sys::{AbortController, Headers, Request, RequestInit, Response};
+use worker::platform::{self, PlatformError, Put};
 
 use crate::js;
 
 /// Header that names the byte at which the next piece must begin.
 const UPLOAD_OFFSET: &str = "upload-offset";
 
-pub struct Blobs {
+/// The store of one coordinator.
+pub(crate) struct Blobs {
     origin: String,
 }
 
 impl Blobs {
-    pub fn new(origin: String) -> Self {
+    pub(crate) fn new(origin: String) -> Self {
         Self { origin }
     }
 
@@ -28,12 +29,21 @@ impl Blobs {
     }
 }
 
-fn unreachable(error: JsValue) -> HostError {
-    HostError(format!("the coordinator's store cannot be reached: {}", js::words(&error)))
+fn unreachable(error: JsValue) -> PlatformError {
+    PlatformError(format!("the coordinator's store cannot be reached: {}", js::words(&error)))
 }
 
-fn unexpected(status: u16) -> HostError {
-    HostError(format!("the coordinator's store answered {status}"))
+fn unexpected(status: u16) -> PlatformError {
+    PlatformError(format!("the coordinator's store answered {status}"))
+}
+
+/// Aborts its request when dropped, so that one that nobody waits for any more does not go on.
+struct Abort(AbortController);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// One request; `header` is a name and a value beside the token.
@@ -43,7 +53,8 @@ async fn ask(
     token: &str,
     header: (&str, &str),
     body: Option<&[u8]>,
-) -> Result<Response, HostError> {
+    abort: &Abort,
+) -> Result<Response, PlatformError> {
     let request = || -> Result<Request, JsValue> {
         let headers = Headers::new()?;
         headers.set("authorization", &format!("Bearer {token}"))?;
@@ -51,6 +62,7 @@ async fn ask(
         let init = RequestInit::new();
         init.set_method(method);
         init.set_headers(&headers);
+        init.set_signal(Some(&abort.0.signal()));
         if let Some(body) = body {
             init.set_body(&Uint8Array::from(body));
         }
@@ -62,10 +74,11 @@ async fn ask(
     answer.dyn_into().map_err(unreachable)
 }
 
-impl host::Blobs for Blobs {
-    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, HostError> {
+impl platform::Blobs for Blobs {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
         let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
-        let answer = ask("GET", &self.url(hash), token, ("range", &range), None).await?;
+        let abort = Abort(AbortController::new().map_err(unreachable)?);
+        let answer = ask("GET", &self.url(hash), token, ("range", &range), None, &abort).await?;
         if answer.status() != 206 {
             return Err(unexpected(answer.status()));
         }
@@ -81,13 +94,16 @@ impl host::Blobs for Blobs {
         first: u64,
         total: u64,
         piece: &[u8],
-    ) -> Result<Put, HostError> {
+    ) -> Result<Put, PlatformError> {
         let last = first + (piece.len() as u64).saturating_sub(1);
         let range = format!("bytes {first}-{last}/{total}");
-        let answer = ask("PUT", &self.url(hash), token, ("content-range", &range), Some(piece)).await?;
+        let abort = Abort(AbortController::new().map_err(unreachable)?);
+        let header = ("content-range", range.as_str());
+        let answer = ask("PUT", &self.url(hash), token, header, Some(piece), &abort).await?;
         match answer.status() {
             201 => Ok(Put::Whole),
             202 => Ok(Put::More),
+            413 => Ok(Put::TooLarge),
             409 => {
                 let at = answer.headers().get(UPLOAD_OFFSET).ok().flatten().and_then(|v| v.parse().ok());
                 at.map(Put::GoOnAt).ok_or_else(|| unexpected(409))

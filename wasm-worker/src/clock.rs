@@ -1,26 +1,27 @@
-//! Time in a worker, and a way to let its events in.
+//! Time in a Web Worker, and the way to its event loop.
 
-use engine::session::host;
 use js_sys::Promise;
 use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{MessageChannel, Performance};
+use worker::platform;
 
 use crate::js;
 
-pub struct Clock {
+/// Time since the worker began, and its event loop.
+pub(crate) struct Clock {
     performance: Option<Performance>,
     /// A message to ourselves is the shortest way through the event loop: timers are held back by 4 ms.
     channel: Option<MessageChannel>,
 }
 
 impl Clock {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { performance: js::worker_scope().performance(), channel: MessageChannel::new().ok() }
     }
 }
 
-impl host::Clock for Clock {
+impl platform::Clock for Clock {
     fn now(&self) -> f64 {
         self.performance.as_ref().map_or(0.0, Performance::now) / 1e3
     }
@@ -34,7 +35,7 @@ impl host::Clock for Clock {
         let _ = JsFuture::from(promise).await;
     }
 
-    async fn breathe(&self) {
+    async fn yield_now(&self) {
         let Some(channel) = &self.channel else { return self.sleep(0.0).await };
         let promise = Promise::new(&mut |resolve, _| {
             let wake = Closure::once_into_js(move || {

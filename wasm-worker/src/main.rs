@@ -1,9 +1,10 @@
-//! The engine's session in a dedicated Web Worker.
+//! The session of the crate `worker` in a dedicated Web Worker.
 //!
 //! The page and this worker talk in JSON ([`protocol::tab`]). The worker speaks first, with the backends it
 //! found: that is the sign that it listens. A panic ends the instance; the page sees the error and starts
 //! another worker.
 #![cfg(web)]
+#![deny(missing_docs, unreachable_pub)]
 
 mod backends;
 mod blobs;
@@ -11,15 +12,10 @@ mod clock;
 mod js;
 mod network;
 mod page;
-mod vitals;
+mod status;
 
 use std::cell::RefCell;
 
-use engine::session::{
-    self, Leave,
-    devices::{Candidate, Devices},
-    host::{Clock as _, Host},
-};
 use futures::channel::oneshot;
 use protocol::{
     VERSION,
@@ -30,6 +26,11 @@ use protocol::{
 use wasm_bindgen::{JsCast, prelude::Closure};
 use wasm_bindgen_futures::spawn_local;
 use web_sys::MessageEvent;
+use worker::{
+    Leave,
+    devices::{Candidate, Devices},
+    platform::{Clock as _, Platform},
+};
 
 /// What a stage may take of a device whose memory is not known, in bytes. A tab on iOS dies near 1.5 GB.
 const CAUTIOUS_MEMORY: u64 = 500 << 20;
@@ -51,7 +52,7 @@ fn main() {
         }
     });
     js::worker_scope().set_onmessage(Some(listen.as_ref().unchecked_ref()));
-    vitals::observe_pressure();
+    status::observe_pressure();
     // It listens for as long as the worker lives.
     listen.forget();
     spawn_local(async {
@@ -71,12 +72,11 @@ fn obey(command: Command) {
                     Ok(candidates) => candidates,
                     Err(words) => return page::tell(SessionEvent::Failed { words }),
                 };
-                let host = Host {
+                let platform = Platform {
                     network: network::Network::new(session_url),
                     clock: clock::Clock::new(),
                     blobs: blobs::Blobs::new(origin),
-                    vitals: Box::new(vitals::now),
-                    tell: Box::new(page::tell),
+                    reporter: page::Reporter,
                 };
                 let hello = Hello {
                     protocol: VERSION,
@@ -85,7 +85,7 @@ fn obey(command: Command) {
                     name: protocol::limits::shorten(&name, protocol::limits::NAME),
                 };
                 let devices = Devices::new(candidates, 1, memory_bytes.unwrap_or_else(memory));
-                session::run(&host, hello, devices, leave).await;
+                worker::run(&platform, hello, devices, leave).await;
             });
         }
         Command::Leave => LEAVE.with_borrow_mut(|slot| {

@@ -8,23 +8,24 @@ use std::{
     task::{Poll, Waker},
 };
 
-use engine::session::host::{self, Clock as _, HostError};
 use js_sys::{ArrayBuffer, Uint8Array};
 use protocol::SUBPROTOCOL;
 use wasm_bindgen::{JsCast, prelude::Closure};
 use web_sys::{BinaryType, CloseEvent, Event, MessageEvent, WebSocket};
+use worker::platform::{self, Clock as _, PlatformError};
 
 use crate::{clock::Clock, js};
 
 /// Unsent bytes at which sending waits.
 const FULL: u32 = 8 << 20;
 
-pub struct Network {
+/// Connects to one coordinator.
+pub(crate) struct Network {
     url: String,
 }
 
 impl Network {
-    pub fn new(url: String) -> Self {
+    pub(crate) fn new(url: String) -> Self {
         Self { url }
     }
 }
@@ -62,12 +63,13 @@ impl State {
         .await
     }
 
-    fn lost(&self) -> Option<HostError> {
-        self.closed.borrow().as_ref().map(|why| HostError(why.clone()))
+    fn lost(&self) -> Option<PlatformError> {
+        self.closed.borrow().as_ref().map(|why| PlatformError(why.clone()))
     }
 }
 
-pub struct Transport {
+/// One WebSocket, with what listens to it.
+pub(crate) struct Transport {
     socket: WebSocket,
     state: Rc<State>,
     clock: Clock,
@@ -76,11 +78,12 @@ pub struct Transport {
     _on_close: Closure<dyn FnMut(CloseEvent)>,
 }
 
-impl host::Network for Network {
+impl platform::Network for Network {
     type Transport = Transport;
 
-    async fn connect(&self) -> Result<Transport, HostError> {
-        let socket = WebSocket::new_with_str(&self.url, SUBPROTOCOL).map_err(|e| HostError(js::words(&e)))?;
+    async fn connect(&self) -> Result<Transport, PlatformError> {
+        let socket =
+            WebSocket::new_with_str(&self.url, SUBPROTOCOL).map_err(|e| PlatformError(js::words(&e)))?;
         socket.set_binary_type(BinaryType::Arraybuffer);
         let state = Rc::new(State::default());
         let on_open = Closure::new({
@@ -132,8 +135,8 @@ impl host::Network for Network {
     }
 }
 
-impl host::Transport for Transport {
-    async fn send(&self, frame: Vec<u8>) -> Result<(), HostError> {
+impl platform::Transport for Transport {
+    async fn send(&self, frame: Vec<u8>) -> Result<(), PlatformError> {
         // There is no event for "sent"; looking again after a while is what the browser leaves.
         while self.socket.buffered_amount() > FULL {
             if let Some(lost) = self.state.lost() {
@@ -144,10 +147,10 @@ impl host::Transport for Transport {
         if let Some(lost) = self.state.lost() {
             return Err(lost);
         }
-        self.socket.send_with_u8_array(&frame).map_err(|e| HostError(js::words(&e)))
+        self.socket.send_with_u8_array(&frame).map_err(|e| PlatformError(js::words(&e)))
     }
 
-    async fn receive(&self) -> Result<Vec<u8>, HostError> {
+    async fn receive(&self) -> Result<Vec<u8>, PlatformError> {
         let state = &self.state;
         state
             .until(|| match state.inbox.borrow_mut().pop_front() {
@@ -155,13 +158,6 @@ impl host::Transport for Transport {
                 None => state.lost().map(Err),
             })
             .await
-    }
-
-    fn try_receive(&self) -> Result<Option<Vec<u8>>, HostError> {
-        match self.state.inbox.borrow_mut().pop_front() {
-            Some(frame) => Ok(Some(frame)),
-            None => self.state.lost().map_or(Ok(None), Err),
-        }
     }
 
     async fn finish(&self) {

@@ -1,24 +1,32 @@
 //! The backends of this device, and which of them is the fastest for a run.
 
+use engine::{Device, device, gpt2::shapes, profile};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, Shared},
+};
 use protocol::{
-    limits::{LABEL, shorten},
+    limits::{LABEL, MEMORY_BYTES, THREADS, shorten},
     message::Profile,
     spec::{Backend, RunSpec},
 };
 
-use crate::{Device, device, profile, shapes};
+use crate::platform::Clock;
 
 /// Seconds the self-benchmark of one backend may take.
 const BUDGET_SECONDS: f64 = 2.0;
 /// Seconds of a repeated one, of the backend that was chosen.
 const AGAIN_SECONDS: f64 = 0.5;
 
-/// What counts as no time.
+/// What counts as no time, in seconds.
 const LEAST_SECONDS: f64 = 1e-7;
+/// The longest time that can be told, in seconds.
+const LONGEST_SECONDS: f64 = 1e7;
 
 /// A backend worth trying.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
+    /// Where it computes.
     pub backend: Backend,
     /// Adapter or processor, for people to read.
     pub description: String,
@@ -26,35 +34,52 @@ pub struct Candidate {
     pub largest_buffer: Option<u64>,
 }
 
-/// The backends of this device. Each is opened once and kept: a second WebGPU setup is an error.
+/// A device that is being opened or is open. Kept where it cannot be dropped half-way: a second WebGPU setup is an error.
+type Opened = Shared<LocalBoxFuture<'static, Result<Device, String>>>;
+
+/// The backends of this device. Each is opened once and kept.
 pub struct Devices {
-    candidates: Vec<(Candidate, Option<Device>)>,
+    candidates: Vec<(Candidate, Option<Opened>)>,
     threads: u32,
     memory_bytes: u64,
     chosen: Option<(RunSpec, Profile, Device)>,
+    described: Option<(Profile, Device)>,
 }
 
 impl Devices {
-    /// `memory_bytes` is what a stage may take, 0 for unknown.
+    /// To be measured. `memory_bytes` is what a stage may take, 0 for unknown.
     pub fn new(candidates: Vec<Candidate>, threads: u32, memory_bytes: u64) -> Self {
-        let candidates = candidates.into_iter().map(|c| (c, None)).collect();
-        Self { candidates, threads, memory_bytes, chosen: None }
+        Self {
+            candidates: candidates.into_iter().map(|candidate| (candidate, None)).collect(),
+            threads: threads.min(THREADS as u32),
+            memory_bytes: memory_bytes.min(MEMORY_BYTES),
+            chosen: None,
+            described: None,
+        }
     }
 
-    /// The fastest backend at the run's shapes. `now` is a clock in seconds. All are measured once per run; asked
-    /// again, only the chosen one is, and more briefly. The profile lacks the link.
+    /// A device whose profile is given instead of measured, such as a simulated one. The link is measured all the same.
+    pub fn described(profile: Profile, device: Device) -> Self {
+        Self { described: Some((profile, device)), ..Self::new(vec![], 1, 0) }
+    }
+
+    /// The fastest backend at the run's shapes. All are measured once per run; asked again, only the chosen one is, and
+    /// more briefly. The profile lacks the link.
     ///
     /// # Errors
     /// What each backend failed with, in words, when none works.
-    pub async fn fastest(
+    pub(crate) async fn fastest(
         &mut self,
         run: &RunSpec,
-        now: impl Fn() -> f64,
+        clock: &impl Clock,
     ) -> Result<(Profile, Device), String> {
+        if let Some(described) = &self.described {
+            return Ok(described.clone());
+        }
         if let Some((known, profile, device)) = &mut self.chosen
             && known == run
         {
-            let measured = measure(device, run, AGAIN_SECONDS, &now).await?;
+            let measured = measure(device, run, AGAIN_SECONDS, clock).await?;
             profile.layer = measured.layer;
             profile.embedding = measured.embedding;
             profile.head_seconds = measured.head_seconds;
@@ -63,7 +88,7 @@ impl Devices {
         let mut best: Option<(Profile, Device)> = None;
         let mut failures = Vec::new();
         for (candidate, opened) in &mut self.candidates {
-            match first(candidate, opened, run, &now).await {
+            match first(candidate, opened, run, clock).await {
                 Ok((measured, device)) => {
                     let profile = Profile {
                         backend: candidate.backend,
@@ -93,9 +118,9 @@ impl Devices {
 
 async fn first(
     candidate: &Candidate,
-    opened: &mut Option<Device>,
+    opened: &mut Option<Opened>,
     run: &RunSpec,
-    now: &impl Fn() -> f64,
+    clock: &impl Clock,
 ) -> Result<(profile::Measured, Device), String> {
     let needed = shapes::largest_buffer(run);
     if let Some(largest) = candidate.largest_buffer.filter(|largest| *largest < needed) {
@@ -106,27 +131,31 @@ async fn first(
             mib(largest)
         ));
     }
-    let device = match opened {
-        Some(device) => device.clone(),
-        None => device::open(candidate.backend).await.map_err(|e| e.to_string())?,
-    };
-    *opened = Some(device.clone());
-    Ok((measure(&device, run, BUDGET_SECONDS, now).await?, device))
+    let backend = candidate.backend;
+    let open = async move { device::open(backend).await.map_err(|error| error.to_string()) };
+    let device = opened.get_or_insert_with(|| open.boxed_local().shared()).clone().await;
+    if device.is_err() {
+        *opened = None;
+    }
+    let device = device?;
+    Ok((measure(&device, run, BUDGET_SECONDS, clock).await?, device))
 }
 
 async fn measure(
     device: &Device,
     run: &RunSpec,
     budget: f64,
-    now: &impl Fn() -> f64,
+    clock: &impl Clock,
 ) -> Result<profile::Measured, String> {
-    let mut measured = profile::measure(run, device, budget, now).await.map_err(|e| e.to_string())?;
+    let mut measured =
+        profile::measure(run, device, budget, || clock.now()).await.map_err(|error| error.to_string())?;
     // A coarse clock may see no time pass; the planner divides by these.
+    let possible = |seconds: f64| seconds.max(LEAST_SECONDS).min(LONGEST_SECONDS);
     for pass in [&mut measured.layer, &mut measured.embedding] {
-        pass.forward = pass.forward.max(LEAST_SECONDS);
-        pass.backward = pass.backward.max(LEAST_SECONDS);
+        pass.forward = possible(pass.forward);
+        pass.backward = possible(pass.backward);
     }
-    measured.head_seconds = measured.head_seconds.max(LEAST_SECONDS);
+    measured.head_seconds = possible(measured.head_seconds);
     Ok(measured)
 }
 
@@ -135,24 +164,35 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::stage::tests::run;
 
     fn candidate(largest_buffer: Option<u64>) -> Candidate {
         Candidate { backend: Backend::Cpu, description: "test".into(), largest_buffer }
     }
 
+    /// Moves by a second whenever it is looked at.
+    #[derive(Default)]
+    struct Ticking(std::cell::Cell<f64>);
+
+    impl Clock for Ticking {
+        fn now(&self) -> f64 {
+            self.0.set(self.0.get() + 1.0);
+            self.0.get()
+        }
+
+        async fn sleep(&self, _: f64) {}
+
+        async fn yield_now(&self) {}
+    }
+
     #[test]
     fn a_backend_whose_buffers_are_too_small_is_passed_over_and_named() {
-        let ticks = std::cell::Cell::new(0.0);
-        let now = || {
-            ticks.set(ticks.get() + 1.0);
-            ticks.get()
-        };
+        let clock = Ticking::default();
+        let run = testkit::fixtures::run();
         let mut devices = Devices::new(vec![candidate(Some(64)), candidate(None)], 1, 0);
-        let (profile, _) = block_on(devices.fastest(&run(), now)).unwrap();
+        let (profile, _) = block_on(devices.fastest(&run, &clock)).unwrap();
         assert_eq!(profile.device, "test");
         let mut devices = Devices::new(vec![candidate(Some(64))], 1, 0);
-        let words = block_on(devices.fastest(&run(), now)).unwrap_err();
+        let words = block_on(devices.fastest(&run, &clock)).unwrap_err();
         assert_eq!(words, "Cpu: this run needs a buffer of 1 MiB, and it takes at most 1");
     }
 }

@@ -3,7 +3,7 @@
 //! Pure: says what to send, and takes answers with their time.
 
 use protocol::{
-    limits::PROBE,
+    limits::{LINK_RATE, PROBE},
     message::{LinkSpeed, Probe},
 };
 
@@ -24,7 +24,7 @@ enum Phase {
     Done,
 }
 
-/// A measurement on its way.
+/// A measurement in progress.
 #[derive(Debug, Clone)]
 pub struct LinkProbe {
     phase: Phase,
@@ -36,6 +36,7 @@ pub struct LinkProbe {
 }
 
 impl LinkProbe {
+    /// A measurement that has not begun.
     pub fn begin() -> Self {
         Self {
             phase: Phase::RoundTrip { left: ROUND_TRIPS },
@@ -92,7 +93,8 @@ impl LinkProbe {
 
     /// The result, once [`LinkProbe::next`] gives no more.
     pub fn result(&self) -> LinkSpeed {
-        LinkSpeed { round_trip_seconds: self.round_trip, up: self.up, down: self.down }
+        let possible = |bytes_per_second: f64| bytes_per_second.clamp(1.0, LINK_RATE);
+        LinkSpeed { round_trip_seconds: self.round_trip, up: possible(self.up), down: possible(self.down) }
     }
 }
 
@@ -110,6 +112,15 @@ mod tests {
             assert!(probe.answered(number, now));
         }
         (probe.result(), now - 100.0)
+    }
+
+    #[test]
+    fn a_clock_that_sees_no_time_pass_gives_a_speed_that_can_be_told() {
+        let mut probe = LinkProbe::begin();
+        while let Some(ask) = probe.next(1.0) {
+            probe.answered(ask.number, 1.0);
+        }
+        protocol::checked::Checked::check(&probe.result()).unwrap();
     }
 
     #[test]

@@ -1,50 +1,52 @@
-//! A stage in training: takes frames in, computes, and says what to send.
+//! Pipeline mode: a stage in training. Takes frames in, computes, and says what to send.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
+use engine::{
+    Device,
+    gpt2::{HopInput, Stage, StageError},
+    parameters::ParameterSet,
+};
 use protocol::{
-    message::{Address, Apply, Message, Pass, StepReport, TensorFrame, Timings, ValidationReport, Vitals},
-    spec::{Assignment, RunSpec},
-    tensor::{CodecError, Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats},
+    checked::Checked,
+    message::{
+        Activation, Address, Apply, DeviceStatus, FromWorker, Gradient, Pass, Relayed, StepReport, Targets,
+        TensorFrame, Timings, Tokens, Up, ValidationReport,
+    },
+    spec::{Assignment, Part, RunSpec, WeightSource},
+    tensor::{Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats},
 };
 
-use super::schedule::{Op, Schedule, ScheduleError};
-use crate::stage::{HopInput, Stage, StageError};
-
-/// Why a stage cannot go on with its step.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum WorkError {
-    #[error(transparent)]
-    Stage(#[from] StageError),
-    #[error("a tensor could not be read: {0}")]
-    Codec(#[from] CodecError),
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    #[error("a tensor of shape {found:?} came where {wanted:?} is expected")]
-    Shape { found: Vec<u32>, wanted: Vec<u32> },
-}
+use crate::{
+    checks::check_assignment,
+    error::TaskError,
+    platform::{Clock, Compute, seconds_since},
+    schedule::{Op, Schedule},
+};
 
 /// A frame to send: a message and, for tensors, its payload.
-pub type Outgoing = (Message, Vec<u8>);
+pub(crate) type Outgoing = (FromWorker, Vec<u8>);
 
 enum Input {
+    /// Ids [N, T].
     Tokens(Vec<u32>),
+    /// Hidden states [N, T, d].
     Hidden(Vec<f32>),
 }
 
 /// What a finished update gives.
-pub struct Applied {
-    pub steps_done: u64,
-    pub micro_batches: u32,
-    pub timings: Timings,
+pub(crate) struct Applied {
+    pub(crate) steps_done: u64,
+    pub(crate) micro_batches: u32,
+    pub(crate) timings: Timings,
     /// Mean loss of the step, where the head is held.
-    pub loss: Option<f64>,
+    pub(crate) loss: Option<f64>,
     /// The part of a snapshot, if one was asked for.
-    pub snapshot: Option<Vec<u8>>,
+    pub(crate) snapshot: Option<Vec<u8>>,
 }
 
 /// One stage of one plan.
-pub struct Work {
+pub(crate) struct PipelineTask {
     run: RunSpec,
     assignment: Assignment,
     stage: Stage,
@@ -54,144 +56,205 @@ pub struct Work {
     targets: BTreeMap<Pass, Vec<u32>>,
     gradients: BTreeMap<(u32, u32), Vec<f32>>,
     losses: BTreeMap<u32, f32>,
-    reported: bool,
-    pub timings: Timings,
+    /// The timings that this step was reported with; None before.
+    reported: Option<Timings>,
+    /// Since the last report.
+    pub(crate) timings: Timings,
 }
 
-impl Work {
-    pub fn new(run: RunSpec, assignment: Assignment, stage: Stage) -> Self {
-        let schedule = Schedule::new(&assignment.hops, assignment.micro_batches, assignment.window);
-        Self {
+impl PipelineTask {
+    /// Loads the stage of an assignment. `files` are the parts of its snapshot, none for weights drawn from a seed.
+    ///
+    /// # Errors
+    /// When the assignment does not fit the run, or the files do not hold the stage.
+    pub(crate) fn load(
+        run: &RunSpec,
+        assignment: Assignment,
+        files: &[Rc<Vec<u8>>],
+        device: &Device,
+    ) -> Result<Self, TaskError> {
+        check_assignment(run, &assignment)?;
+        let (model, hops) = (&run.model, &assignment.hops);
+        let parameters = match &assignment.weights {
+            WeightSource::Seed(seed) => ParameterSet::draw(model, hops, *seed, device),
+            WeightSource::Snapshot(_) => {
+                let files: Vec<&[u8]> = files.iter().map(|file| file.as_slice()).collect();
+                ParameterSet::import(model, hops, &files, device)
+                    .map_err(|error| TaskError::Load(StageError::Parameters(error)))?
+            }
+        };
+        let stage = Stage::new(run, hops, device, parameters).map_err(TaskError::Load)?;
+        Ok(Self {
             step: assignment.first_step,
-            run,
+            schedule: Schedule::new(&assignment.hops, assignment.micro_batches, assignment.window),
+            run: run.clone(),
             assignment,
             stage,
-            schedule,
             inputs: BTreeMap::new(),
             targets: BTreeMap::new(),
             gradients: BTreeMap::new(),
             losses: BTreeMap::new(),
-            reported: false,
+            reported: None,
             timings: Timings::default(),
-        }
+        })
     }
 
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.assignment.epoch
     }
 
+    /// [N, T]
     fn shape(&self) -> [usize; 2] {
         [self.run.sequences as usize, self.run.context as usize]
     }
 
-    fn is_last(&self, hop: u32) -> bool {
-        hop + 1 == self.assignment.hop_count
+    /// The part of the model at a hop that is held here.
+    fn part(&self, hop: u32) -> Option<&Part> {
+        self.assignment.hops.iter().find(|held| held.index == hop).map(|held| &held.part)
     }
 
-    /// Take a tensor in. Frames of another plan or step are passed over.
-    pub fn tensor(&mut self, message: &Message, payload: &[u8]) -> Result<(), WorkError> {
-        let Some(TensorFrame { to, tensor }) = message.tensor() else { return Ok(()) };
-        if to.epoch != self.epoch() || to.step != self.step {
+    /// Whether a frame is of this plan and of the step in progress. Others are passed over.
+    fn is_due(&self, to: &Address) -> bool {
+        (to.epoch, to.step) == (self.epoch(), self.step)
+    }
+
+    /// Takes token ids [N, T] in.
+    ///
+    /// # Errors
+    /// When they are not of that shape, not whole, or not expected.
+    pub(crate) fn tokens(&mut self, tokens: &Tokens, payload: &[u8]) -> Result<(), TaskError> {
+        let TensorFrame { to, tensor } = &tokens.0;
+        if !self.is_due(to) {
             return Ok(());
         }
-        let [n, t] = [self.run.sequences, self.run.context];
-        match message {
-            Message::Tokens(_) => {
-                expect_shape(tensor, &[n, t])?;
-                let tokens = decode_tokens(tensor, payload)?;
-                self.schedule.input(to.hop, to.pass)?;
-                self.inputs.insert((to.hop, to.pass), Input::Tokens(tokens));
+        let ids = self.ids(tensor, payload)?;
+        self.schedule.input(to.hop, to.pass)?;
+        self.inputs.insert((to.hop, to.pass), Input::Tokens(ids));
+        Ok(())
+    }
+
+    /// Takes target ids [N, T] in.
+    ///
+    /// # Errors
+    /// As for [`PipelineTask::tokens`].
+    pub(crate) fn targets(&mut self, targets: &Targets, payload: &[u8]) -> Result<(), TaskError> {
+        let TensorFrame { to, tensor } = &targets.0;
+        if !self.is_due(to) {
+            return Ok(());
+        }
+        let ids = self.ids(tensor, payload)?;
+        self.schedule.targets(to.hop, to.pass)?;
+        self.targets.insert(to.pass, ids);
+        Ok(())
+    }
+
+    /// Takes hidden states or their gradient, [N, T, d], in.
+    ///
+    /// # Errors
+    /// As for [`PipelineTask::tokens`].
+    pub(crate) fn relayed(&mut self, relayed: &Relayed, payload: &[u8]) -> Result<(), TaskError> {
+        let TensorFrame { to, tensor } = relayed.frame();
+        if !self.is_due(to) {
+            return Ok(());
+        }
+        expect_shape(tensor, &[self.run.sequences, self.run.context, self.run.model.width])?;
+        let values = decode_floats(tensor, payload)?;
+        match (relayed, to.pass) {
+            (Relayed::Activation(_), pass) => {
+                self.schedule.input(to.hop, pass)?;
+                self.inputs.insert((to.hop, pass), Input::Hidden(values));
             }
-            Message::Targets(_) => {
-                expect_shape(tensor, &[n, t])?;
-                let tokens = decode_tokens(tensor, payload)?;
-                self.schedule.targets(to.hop, to.pass)?;
-                self.targets.insert(to.pass, tokens);
-            }
-            Message::Activation(_) => {
-                expect_shape(tensor, &[n, t, self.run.model.width])?;
-                let hidden = decode_floats(tensor, payload)?;
-                self.schedule.input(to.hop, to.pass)?;
-                self.inputs.insert((to.hop, to.pass), Input::Hidden(hidden));
-            }
-            Message::Gradient(_) => {
-                expect_shape(tensor, &[n, t, self.run.model.width])?;
-                let gradient = decode_floats(tensor, payload)?;
-                let Pass::Train { micro_batch } = to.pass else { return Ok(()) };
+            (Relayed::Gradient(_), Pass::Train { micro_batch }) => {
                 self.schedule.gradient(to.hop, micro_batch)?;
-                self.gradients.insert((to.hop, micro_batch), gradient);
+                self.gradients.insert((to.hop, micro_batch), values);
             }
-            _ => {}
+            // Validation has no way back.
+            (Relayed::Gradient(_), Pass::Validate { .. }) => {}
         }
         Ok(())
     }
 
+    fn ids(&self, tensor: &TensorMeta, payload: &[u8]) -> Result<Vec<u32>, TaskError> {
+        expect_shape(tensor, &[self.run.sequences, self.run.context])?;
+        Ok(decode_tokens(tensor, payload)?)
+    }
+
     /// The next thing to compute, taken as begun.
-    pub fn next_op(&mut self) -> Option<Op> {
+    pub(crate) fn next_op(&mut self) -> Option<Op> {
         self.schedule.next_op()
     }
 
-    /// Compute, and give what is to be sent. `now` is a clock in seconds.
-    pub async fn perform(
+    /// Computes, and gives what is to be sent.
+    ///
+    /// # Errors
+    /// When what came does not fit the stage, a number is not finite, or the device failed.
+    pub(crate) async fn perform(
         &mut self,
         op: Op,
-        now: impl Fn() -> f64,
-        vitals: impl Fn() -> Vitals,
-    ) -> Result<Vec<Outgoing>, WorkError> {
-        let began = now();
+        clock: &impl Clock,
+        status: impl Fn() -> DeviceStatus,
+    ) -> Result<Vec<Outgoing>, TaskError> {
+        let began = clock.now();
         let mut out = match op {
             Op::Forward { hop, pass } => self.forward(hop, pass).await?,
             Op::Loss { hop, pass } => self.loss(hop, pass).await?,
             Op::Backward { hop, micro_batch } => self.backward(hop, micro_batch).await?,
         };
-        let seconds = now() - began;
+        if let Some(work) = self.compute(op) {
+            clock.computed(work).await;
+        }
+        let seconds = seconds_since(clock, began);
         match op {
             Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => {
                 self.timings.forward += seconds
             }
-            // The loss goes through the hop both ways; about two thirds of that is the way back.
-            Op::Loss { .. } => {
-                self.timings.forward += seconds / 3.0;
-                self.timings.backward += seconds * 2.0 / 3.0;
-            }
-            Op::Backward { .. } => self.timings.backward += seconds,
+            Op::Loss { .. } | Op::Backward { .. } => self.timings.backward += seconds,
         }
-        if self.schedule.trained() && !self.reported {
-            self.reported = true;
-            let began = now();
-            let squared_norm = self.stage.squared_norm().await?;
-            self.timings.optimizer += now() - began;
-            out.push((
-                Message::StepReport(StepReport {
-                    epoch: self.epoch(),
-                    step: self.step,
-                    squared_norm,
-                    losses: self.losses.values().copied().collect(),
-                    timings: self.timings,
-                    vitals: vitals(),
-                }),
-                vec![],
-            ));
+        if self.schedule.trained() && self.reported.is_none() {
+            out.push((Up::from(self.report(clock, status()).await?).into(), vec![]));
         }
         Ok(out)
     }
 
-    async fn forward(&mut self, hop: u32, pass: Pass) -> Result<Vec<Outgoing>, WorkError> {
+    /// What a pass is for the clock.
+    fn compute(&self, op: Op) -> Option<Compute<'_>> {
+        match op {
+            Op::Forward { hop, .. } | Op::Loss { hop, pass: Pass::Validate { .. } } => {
+                self.part(hop).map(Compute::Forward)
+            }
+            Op::Loss { hop, .. } => self.part(hop).map(Compute::Loss),
+            Op::Backward { hop, .. } => self.part(hop).map(Compute::Backward),
+        }
+    }
+
+    async fn report(&mut self, clock: &impl Clock, status: DeviceStatus) -> Result<StepReport, TaskError> {
+        let began = clock.now();
+        let squared_norm = self.stage.squared_norm().await?;
+        self.timings.optimizer += seconds_since(clock, began);
+        let timings = std::mem::take(&mut self.timings);
+        self.reported = Some(timings);
+        let losses = self.losses.values().copied().collect();
+        let (epoch, step) = (self.epoch(), self.step);
+        let report = StepReport { epoch, step, squared_norm, losses, timings, status };
+        report.check()?;
+        Ok(report)
+    }
+
+    async fn forward(&mut self, hop: u32, pass: Pass) -> Result<Vec<Outgoing>, TaskError> {
         let shape = self.shape();
         let hidden = match self.inputs.remove(&(hop, pass)) {
             Some(Input::Tokens(tokens)) => self.stage.forward_tokens(hop, pass, &tokens, shape).await?,
             Some(Input::Hidden(hidden)) => self.stage.forward_hidden(hop, pass, hidden, shape).await?,
             None => return Ok(vec![]),
         };
-        Ok(vec![self.floats(Message::Activation, hop + 1, pass, &hidden)?])
+        Ok(vec![self.floats(|frame| Activation(frame).into(), hop + 1, pass, &hidden)?])
     }
 
-    async fn loss(&mut self, hop: u32, pass: Pass) -> Result<Vec<Outgoing>, WorkError> {
+    async fn loss(&mut self, hop: u32, pass: Pass) -> Result<Vec<Outgoing>, TaskError> {
         let (Some(input), Some(targets)) = (self.inputs.remove(&(hop, pass)), self.targets.remove(&pass))
         else {
             return Ok(vec![]);
         };
-        debug_assert!(self.is_last(hop));
         let tokens;
         let input = match input {
             Input::Tokens(ids) => {
@@ -204,36 +267,37 @@ impl Work {
         let outcome = self.stage.loss(hop, pass, input, &targets, self.shape(), scale).await?;
         match pass {
             Pass::Validate { batch } => {
-                let (epoch, step, loss) = (self.epoch(), self.step, outcome.loss);
-                Ok(vec![(Message::ValidationReport(ValidationReport { epoch, step, batch, loss }), vec![])])
+                let report =
+                    ValidationReport { epoch: self.epoch(), step: self.step, batch, loss: outcome.loss };
+                report.check()?;
+                Ok(vec![(Up::from(report).into(), vec![])])
             }
             Pass::Train { micro_batch } => {
                 self.losses.insert(micro_batch, outcome.loss);
-                match outcome.input_gradient {
-                    Some(gradient) => Ok(vec![self.floats(Message::Gradient, hop - 1, pass, &gradient)?]),
-                    None => Ok(vec![]),
-                }
+                self.gradient(hop, pass, outcome.input_gradient)
             }
         }
     }
 
-    async fn backward(&mut self, hop: u32, micro_batch: u32) -> Result<Vec<Outgoing>, WorkError> {
+    async fn backward(&mut self, hop: u32, micro_batch: u32) -> Result<Vec<Outgoing>, TaskError> {
         let Some(gradient) = self.gradients.remove(&(hop, micro_batch)) else { return Ok(vec![]) };
-        match self.stage.backward(hop, micro_batch, gradient).await? {
-            Some(gradient) => {
-                Ok(vec![self.floats(Message::Gradient, hop - 1, Pass::Train { micro_batch }, &gradient)?])
-            }
-            None => Ok(vec![]),
-        }
+        let gradient = self.stage.backward(hop, micro_batch, gradient).await?;
+        self.gradient(hop, Pass::Train { micro_batch }, gradient)
+    }
+
+    /// The gradient of what entered `hop`, for the hop before; none for the first.
+    fn gradient(&self, hop: u32, pass: Pass, gradient: Option<Vec<f32>>) -> Result<Vec<Outgoing>, TaskError> {
+        let (Some(gradient), Some(before)) = (gradient, hop.checked_sub(1)) else { return Ok(vec![]) };
+        Ok(vec![self.floats(|frame| Gradient(frame).into(), before, pass, &gradient)?])
     }
 
     fn floats(
         &self,
-        kind: fn(TensorFrame) -> Message,
+        relayed: impl Fn(TensorFrame) -> Relayed,
         hop: u32,
         pass: Pass,
         values: &[f32],
-    ) -> Result<Outgoing, WorkError> {
+    ) -> Result<Outgoing, TaskError> {
         let shape = [self.run.sequences, self.run.context, self.run.model.width];
         let encoding = match self.run.wire {
             Encoding::U32 => Encoding::F32,
@@ -241,31 +305,37 @@ impl Work {
         };
         let (tensor, payload) = encode_floats(values, &shape, encoding)?;
         let to = Address { epoch: self.epoch(), step: self.step, pass, hop };
-        Ok((kind(TensorFrame { to, tensor }), payload))
+        Ok((relayed(TensorFrame { to, tensor }).into(), payload))
     }
 
-    /// Update the weights and get ready for the next step. None for a step that is not ours.
-    pub async fn apply(
+    /// Updates the weights and gets ready for the next step. None for a step that is not in progress here, or has not
+    /// been reported.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub(crate) async fn apply(
         &mut self,
         apply: &Apply,
-        now: impl Fn() -> f64,
-    ) -> Result<Option<Applied>, WorkError> {
-        if apply.epoch != self.epoch() || apply.step != self.step {
+        clock: &impl Clock,
+    ) -> Result<Option<Applied>, TaskError> {
+        if (apply.epoch, apply.step) != (self.epoch(), self.step) {
             return Ok(None);
         }
-        let began = now();
+        let Some(timings) = self.reported.take() else { return Ok(None) };
+        let began = clock.now();
         self.stage.apply(apply.clip_scale, apply.learning_rate).await?;
         self.step += 1;
         let snapshot = match apply.snapshot {
             true => Some(self.stage.export(self.run.moments).await?),
             false => None,
         };
-        self.timings.optimizer += now() - began;
+        clock.computed(Compute::Update).await;
+        self.timings.optimizer += seconds_since(clock, began);
         let losses = std::mem::take(&mut self.losses);
         let applied = Applied {
             steps_done: self.step,
             micro_batches: self.assignment.micro_batches,
-            timings: std::mem::take(&mut self.timings),
+            timings,
             loss: (!losses.is_empty())
                 .then(|| losses.values().map(|l| f64::from(*l)).sum::<f64>() / losses.len() as f64),
             snapshot,
@@ -275,15 +345,14 @@ impl Work {
         self.inputs.clear();
         self.targets.clear();
         self.gradients.clear();
-        self.reported = false;
         Ok(Some(applied))
     }
 }
 
-fn expect_shape(tensor: &TensorMeta, wanted: &[u32]) -> Result<(), WorkError> {
+fn expect_shape(tensor: &TensorMeta, wanted: &[u32]) -> Result<(), TaskError> {
     if tensor.shape == wanted {
         Ok(())
     } else {
-        Err(WorkError::Shape { found: tensor.shape.clone(), wanted: wanted.to_vec() })
+        Err(TaskError::Shape { found: tensor.shape.clone(), wanted: wanted.to_vec() })
     }
 }

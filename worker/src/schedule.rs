@@ -12,16 +12,23 @@ use protocol::{message::Pass, spec::Hop};
 pub enum Op {
     /// Compute the hop's output and send it on.
     Forward {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// Of which pass.
         pass: Pass,
     },
     /// Compute the loss and, in training, go back through the hop at once.
     Loss {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// Of which pass.
         pass: Pass,
     },
+    /// Go back through the hop and send the gradient on.
     Backward {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// From 0, in the step.
         micro_batch: u32,
     },
 }
@@ -29,14 +36,28 @@ pub enum Op {
 /// Why something that arrived cannot be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
+    /// It is for a hop that another worker holds.
     #[error("hop {0} is not held here")]
     NotHere(u32),
+    /// It has been here before.
     #[error("{pass:?} arrived twice at hop {hop}")]
-    Twice { hop: u32, pass: Pass },
+    Twice {
+        /// Pipeline position.
+        hop: u32,
+        /// Of which pass.
+        pass: Pass,
+    },
+    /// Its micro-batch is not one of the step.
     #[error("there is no {0:?} in this step")]
     NoSuchPass(Pass),
+    /// A gradient of something that has not left.
     #[error("a gradient for micro-batch {micro_batch} came to hop {hop} before its forward pass was sent")]
-    TooEarly { hop: u32, micro_batch: u32 },
+    TooEarly {
+        /// Pipeline position.
+        hop: u32,
+        /// From 0, in the step.
+        micro_batch: u32,
+    },
 }
 
 #[derive(Debug, Clone, Default)]

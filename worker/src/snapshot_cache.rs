@@ -7,7 +7,7 @@ use protocol::blob::BlobHash;
 /// Parts of the newest snapshot that counts and of those after it. Outlives connections: after a lost one, or a
 /// restart of the coordinator, a part whose hash is asked for is simply there.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub(crate) struct SnapshotCache {
     /// Oldest first.
     parts: Vec<(u64, BlobHash, Rc<Vec<u8>>)>,
 }
@@ -15,9 +15,9 @@ pub struct Kept {
 /// Each holds weights and moments: more than the last two would be memory for nothing.
 const MOST: usize = 2;
 
-impl Kept {
+impl SnapshotCache {
     /// Keep the part of the snapshot after `steps_done` steps.
-    pub fn keep(&mut self, steps_done: u64, hash: BlobHash, bytes: Rc<Vec<u8>>) {
+    pub(crate) fn keep(&mut self, steps_done: u64, hash: BlobHash, bytes: Rc<Vec<u8>>) {
         // Steps done again after a rollback have parts of their own.
         self.parts.retain(|(steps, ..)| *steps < steps_done);
         self.parts.push((steps_done, hash, bytes));
@@ -27,13 +27,13 @@ impl Kept {
     }
 
     /// The snapshot after `steps_done` steps counts: nobody goes back further.
-    pub fn accepted(&mut self, steps_done: u64) {
+    pub(crate) fn accepted(&mut self, steps_done: u64) {
         if self.parts.iter().any(|(steps, ..)| *steps == steps_done) {
             self.parts.retain(|(steps, ..)| *steps >= steps_done);
         }
     }
 
-    pub fn get(&self, hash: BlobHash) -> Option<Rc<Vec<u8>>> {
+    pub(crate) fn get(&self, hash: BlobHash) -> Option<Rc<Vec<u8>>> {
         self.parts.iter().find(|(_, kept, _)| *kept == hash).map(|(_, _, bytes)| bytes.clone())
     }
 }
@@ -48,27 +48,27 @@ mod tests {
 
     #[test]
     fn the_accepted_part_and_later_ones_are_there_and_older_ones_are_not() {
-        let mut kept = Kept::default();
+        let mut cache = SnapshotCache::default();
         let parts = ["a", "b", "c"].map(part);
-        kept.keep(10, parts[0].0, parts[0].1.clone());
-        kept.keep(20, parts[1].0, parts[1].1.clone());
-        assert!(kept.get(parts[0].0).is_some(), "20 does not count yet: the run may go back to 10");
-        kept.accepted(20);
-        assert!(kept.get(parts[0].0).is_none());
-        kept.accepted(15);
-        assert!(kept.get(parts[1].0).is_some());
-        kept.keep(30, parts[2].0, parts[2].1.clone());
-        assert_eq!(kept.get(parts[2].0).as_deref(), Some(&b"c".to_vec()));
+        cache.keep(10, parts[0].0, parts[0].1.clone());
+        cache.keep(20, parts[1].0, parts[1].1.clone());
+        assert!(cache.get(parts[0].0).is_some(), "20 does not count yet: the run may go back to 10");
+        cache.accepted(20);
+        assert!(cache.get(parts[0].0).is_none());
+        cache.accepted(15);
+        assert!(cache.get(parts[1].0).is_some());
+        cache.keep(30, parts[2].0, parts[2].1.clone());
+        assert_eq!(cache.get(parts[2].0).as_deref(), Some(&b"c".to_vec()));
     }
 
     #[test]
     fn after_a_rollback_the_parts_of_undone_steps_go() {
-        let mut kept = Kept::default();
+        let mut cache = SnapshotCache::default();
         let parts = ["a", "b", "c"].map(part);
-        kept.keep(10, parts[0].0, parts[0].1.clone());
-        kept.keep(20, parts[1].0, parts[1].1.clone());
-        kept.keep(20, parts[2].0, parts[2].1.clone());
-        assert!(kept.get(parts[1].0).is_none());
-        assert!(kept.get(parts[0].0).is_some() && kept.get(parts[2].0).is_some());
+        cache.keep(10, parts[0].0, parts[0].1.clone());
+        cache.keep(20, parts[1].0, parts[1].1.clone());
+        cache.keep(20, parts[2].0, parts[2].1.clone());
+        assert!(cache.get(parts[1].0).is_none());
+        assert!(cache.get(parts[0].0).is_some() && cache.get(parts[2].0).is_some());
     }
 }

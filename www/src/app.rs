@@ -2,10 +2,14 @@
 
 use leptos::prelude::*;
 
-use crate::{browser::address, live::Live, pages};
+use crate::{
+    browser::{address, live::Live},
+    pages,
+};
 
+/// The page that the path names.
 #[component]
-pub fn App() -> impl IntoView {
+pub(crate) fn App() -> impl IntoView {
     provide_context(Live::start());
     let path = address::path();
     match path.trim_end_matches('/') {

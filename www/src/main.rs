@@ -1,36 +1,35 @@
 //! The pages of Cohort: volunteer, organizer, observer. One program; the path tells which page it is.
 //!
-//! What needs no browser is compiled natively too, for the sake of its tests.
+//! | module | is |
+//! |---|---|
+//! | `state` | what is shown, worked out from the run's view, this device's session and the link; pure |
+//! | `text` | every word that a person reads, by topic; pure |
+//! | `browser` | the coordinator's interface, the Web Worker, and what else the page asks of the browser |
+//! | `chart` | the curves, drawn by uPlot |
+//! | `components` | parts of pages |
+//! | `pages` | one page a file |
+//!
+//! `state` and `text` need no browser and are compiled natively too, for the sake of their tests.
+#![deny(missing_docs, unreachable_pub)]
 #![cfg_attr(not(web), allow(dead_code))]
 
-mod block_words;
-mod curve;
-mod format;
-mod scores;
-mod session;
-mod user_agent;
-mod words;
+mod state;
+mod text;
 
 #[cfg(web)]
-mod api;
-#[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod app;
 #[cfg(web)]
 mod browser;
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod chart;
 #[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod components;
 #[cfg(web)]
-mod live;
-#[cfg(web)]
+#[allow(unreachable_pub, reason = "the component macro makes functions public")]
 mod pages;
-#[cfg(web)]
-mod run_facts;
-#[cfg(web)]
-mod tab;
-#[cfg(web)]
-mod volunteer;
 
 #[cfg(web)]
 fn main() {

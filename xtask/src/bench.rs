@@ -25,7 +25,7 @@ pub const SHAPES: [Shape; 3] = [
     Shape { name: "d256", layers: 4, width: 256, heads: 4, context: 128 },
 ];
 /// CPU paths of the native engine, and their names in the table: our own kernels, and what they must beat.
-const NATIVE: [(&str, &str); 2] = [("host", "cpu"), ("flex", "cpu, burn flex")];
+const NATIVE: [(&str, &str); 2] = [("cpu", "cpu"), ("flex", "cpu, burn flex")];
 pub const VOCABULARY: u32 = 256;
 pub const SEQUENCES: u32 = 8;
 /// The field of a row that says how long a tab took from opening the page to its first accepted micro-batch.
@@ -91,7 +91,10 @@ pub fn engine(workspace: &Workspace) -> Result<()> {
     for shape in &SHAPES {
         for (device, backend) in NATIVE {
             let mut command = workspace.cargo();
-            command.args(["run", "--example", "bench_step", "--", "--device", device]).args(arguments(shape));
+            command
+                .args(["run", "--features", "engine/flex-simd", "--example", "bench_step"])
+                .args(["--", "--device", device])
+                .args(arguments(shape));
             rows.extend(measure(&mut command)?.into_iter().map(|row| native(shape, backend, row)));
         }
     }

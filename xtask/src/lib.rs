@@ -1,6 +1,7 @@
 //! What `cargo xtask` does. A library, so that the end-to-end tests share [`chromium`] with it.
 
 pub mod bench;
+pub mod bundle;
 pub mod chromium;
 pub mod mirror;
 pub mod pages;

@@ -1,4 +1,4 @@
-//! The pages and both browser modules: Trunk, then compression.
+//! The pages with both browser modules: bundled, then compressed.
 //!
 //! Finished ones are kept in the build folder under the number of what they are made of, so that a fresh clone or
 //! another branch finds them there; `www/dist` is a copy of the current ones, where the coordinator's build looks.
@@ -8,20 +8,20 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    mirror::mirror,
-    precompress::precompress,
-    process,
-    stamp::stamp,
-    tools::{TRUNK, WASM_BINDGEN},
-    workspace::{Workspace, for_the_browser},
+    bundle::bundle, mirror::mirror, precompress::precompress, stamp::stamp, tools::WASM_BINDGEN,
+    workspace::Workspace,
 };
 
 /// Builds kept, so that going back and forth between branches costs nothing.
 const KEPT: usize = 3;
 
 /// Brings `www/dist` up to date with the workspace.
+///
+/// # Errors
+///
+/// A build that fails, or a folder that cannot be written.
 pub fn build(workspace: &Workspace) -> Result<()> {
-    let stamp = stamp(&workspace.root, &tools())?;
+    let stamp = stamp(&workspace.root, &WASM_BINDGEN.to_string())?;
     let kept = workspace.web_target().join("pages");
     let pages = kept.join(&stamp);
     if pages.is_dir() {
@@ -39,27 +39,13 @@ fn build_into(workspace: &Workspace, kept: &Path, pages: &Path) -> Result<()> {
     fs::create_dir_all(kept).with_context(|| format!("cannot create {}", kept.display()))?;
     let aside = tempfile::Builder::new().prefix("building-").tempdir_in(kept)?;
     let dist = aside.path().join("dist");
-    trunk(workspace, &dist)?;
+    bundle(workspace, &dist)?;
     precompress(&dist)?;
     // Another clone may have been faster.
     if fs::rename(&dist, pages).is_err() && !pages.is_dir() {
         bail!("the pages cannot be moved to {}", pages.display());
     }
     Ok(())
-}
-
-fn trunk(workspace: &Workspace, dist: &Path) -> Result<()> {
-    let mut command = workspace.command("trunk");
-    command.current_dir(&workspace.root).args(["build", "--release", "--dist"]).arg(dist);
-    for_the_browser(&mut command, &workspace.web_target());
-    // Trunk reads it as a flag of its own and trips over some values.
-    command.env_remove("NO_COLOR");
-    process::run(&mut command)
-}
-
-/// The versions of what works on the inputs.
-fn tools() -> Vec<String> {
-    [TRUNK, WASM_BINDGEN].map(|tool| format!("{} {}", tool.package, tool.version)).into()
 }
 
 /// A folder that cannot be removed is only wasted space.

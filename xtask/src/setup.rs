@@ -11,8 +11,14 @@ use crate::{
     workspace::Workspace,
 };
 
-const WASM: &str = "wasm32-unknown-unknown";
+/// What the browser's modules are compiled for.
+pub const WASM: &str = "wasm32-unknown-unknown";
 
+/// Everything that any command needs.
+///
+/// # Errors
+///
+/// What cannot be installed, with the command that installs it.
 pub fn everything(workspace: &Workspace) -> Result<()> {
     for_building(workspace)?;
     let browser = browser(workspace)?;
@@ -21,17 +27,28 @@ pub fn everything(workspace: &Workspace) -> Result<()> {
 }
 
 /// What the pages are built with.
+///
+/// # Errors
+///
+/// What cannot be installed, with the command that installs it.
 pub fn for_building(workspace: &Workspace) -> Result<()> {
     wasm_target(workspace)?;
-    tools::install(workspace, &[tools::WASM_BINDGEN, tools::TRUNK])
+    tools::install(workspace, &tools::WASM_BINDGEN)
 }
 
+/// The programs that tests and benches drive.
 pub struct Browser {
+    /// Chromium or Chrome.
     pub chromium: PathBuf,
+    /// ChromeDriver.
     pub driver: PathBuf,
 }
 
 /// Chromium and its driver, for tests and benches.
+///
+/// # Errors
+///
+/// The one that is missing and cannot be installed, with the command that installs it.
 pub fn browser(workspace: &Workspace) -> Result<Browser> {
     require(workspace, &[Package::Chromium, Package::ChromeDriver])?;
     match (find(workspace, Package::Chromium), find(workspace, Package::ChromeDriver)) {
@@ -41,6 +58,10 @@ pub fn browser(workspace: &Workspace) -> Result<Browser> {
 }
 
 /// Chromium alone, for the demo.
+///
+/// # Errors
+///
+/// As for [`browser`].
 pub fn chromium(workspace: &Workspace) -> Result<PathBuf> {
     require(workspace, &[Package::Chromium])?;
     match find(workspace, Package::Chromium) {

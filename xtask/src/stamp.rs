@@ -13,13 +13,13 @@ const INPUTS: [&str; 11] = [
     ".cargo/config.toml",
     "Cargo.lock",
     "Cargo.toml",
-    "Trunk.toml",
     "engine",
     "protocol",
     "rust-toolchain.toml",
     "wasm-worker",
     "www",
     // How they are built, and what is done to them afterwards.
+    "xtask/src/bundle.rs",
     "xtask/src/pages.rs",
     "xtask/src/precompress.rs",
 ];
@@ -27,15 +27,19 @@ const INPUTS: [&str; 11] = [
 /// Folders that do not go into the pages.
 const ASIDE: [&str; 5] = ["benches", "dist", "examples", "target", "tests"];
 
-/// The number of the workspace's inputs and of the tools that work on them.
-pub fn stamp(root: &Path, tools: &[String]) -> Result<String> {
+/// The number of the workspace's inputs and of the tool that works on them, which is named with its version.
+///
+/// # Errors
+///
+/// An input that cannot be read.
+pub fn stamp(root: &Path, tool: &str) -> Result<String> {
     let mut files = Vec::new();
     for input in INPUTS {
         collect(&root.join(input), &mut files)?;
     }
     files.sort();
     let mut hasher = DefaultHasher::new();
-    tools.hash(&mut hasher);
+    tool.hash(&mut hasher);
     for file in files {
         file.strip_prefix(root).unwrap_or(&file).hash(&mut hasher);
         fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?.hash(&mut hasher);
@@ -66,16 +70,16 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let of = |tool: &str| stamp(folder.path(), &[tool.into()]).unwrap();
+        let of = |tool: &str| stamp(folder.path(), tool).unwrap();
         write("www/src/main.rs", "one");
         write("Cargo.lock", "");
-        let first = of("trunk 1");
-        assert_eq!(first, of("trunk 1"));
-        assert_ne!(first, of("trunk 2"));
+        let first = of("bindgen 1");
+        assert_eq!(first, of("bindgen 1"));
+        assert_ne!(first, of("bindgen 2"));
         write("engine/tests/golden.rs", "a test");
         write("README.md", "words");
-        assert_eq!(first, of("trunk 1"));
+        assert_eq!(first, of("bindgen 1"));
         write("www/src/main.rs", "two");
-        assert_ne!(first, of("trunk 1"));
+        assert_ne!(first, of("bindgen 1"));
     }
 }

@@ -8,15 +8,18 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{pages, process, setup, workspace::Workspace};
+use crate::{bundle, pages, process, setup, workspace::Workspace};
 
 /// The package whose tests start real processes and real browsers.
 const END_TO_END: &str = "tests";
-/// Switches on the engine's tests against golden vectors.
-const GOLDEN: &str = "engine/golden";
 /// Seconds that the golden vectors may take in a browser on a slow computer.
 const BROWSER_TIMEOUT: &str = "1800";
 
+/// Runs all stages up to the first that fails, and prints what each took.
+///
+/// # Errors
+///
+/// The stage that failed, and why.
 pub fn test(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
     let result = stages(workspace, &mut report);
@@ -31,10 +34,11 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     })?;
     report.stage("format", || process::run(workspace.cargo().args(["fmt", "--all", "--check"])))?;
     report.stage("pages", || pages::build(workspace))?;
-    // The same features in every native stage, or cargo would build everything again.
+    // Every native stage has the tests with it: they switch on features of dependencies, and without them cargo would build
+    // these again.
     let cargo = |arguments: &[&str]| {
         let mut command = workspace.cargo();
-        command.args(arguments).args(["--features", GOLDEN]);
+        command.args(arguments);
         command
     };
     report.stage("lints", || {
@@ -52,8 +56,9 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.stage("browser tests", || {
         let mut command = workspace.cargo_web();
         command
-            .args(["test", "--release", "--target", "wasm32-unknown-unknown"])
-            .args(["--package", "wasm-worker", "--test", "golden"])
+            .arg("test")
+            .args(bundle::BROWSER_BUILD)
+            .args(["--test", "golden"])
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner")
             .env("WASM_BINDGEN_TEST_TIMEOUT", BROWSER_TIMEOUT);
         process::run(browser_environment(&mut command, &browser))

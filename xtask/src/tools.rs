@@ -1,22 +1,19 @@
-//! The tools that cargo installs, into a folder of our own, at the versions this workspace is built with.
+//! The tool that cargo installs, into a folder of our own, at the version this workspace is built with.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt, fs, path::PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::{process, workspace::Workspace};
 
+/// A package of programs from the registry.
 pub struct Tool {
-    /// Name of the package.
-    pub package: &'static str,
-    pub version: &'static str,
+    package: &'static str,
+    version: &'static str,
     /// Programs the package provides; the first one is asked for its version.
     programs: &'static [&'static str],
-    /// Further arguments for `cargo install`.
-    arguments: &'static [&'static str],
+    /// Settings of cargo it is built with.
+    settings: &'static [&'static str],
 }
 
 /// Must be the version of the library in Cargo.lock: generated code and library belong together.
@@ -24,17 +21,21 @@ pub const WASM_BINDGEN: Tool = Tool {
     package: "wasm-bindgen-cli",
     version: "0.2.130",
     programs: &["wasm-bindgen", "wasm-bindgen-test-runner"],
-    arguments: &[],
+    // It works for seconds on the module of the training program, most of them in these packages.
+    settings: &[
+        "profile.release.opt-level=0",
+        "profile.release.package.walrus.opt-level=1",
+        "profile.release.package.wasmparser.opt-level=1",
+        "profile.release.package.wasm-encoder.opt-level=1",
+        "profile.release.package.wasm-bindgen-cli-support.opt-level=1",
+    ],
 };
 
-/// Without its default features: it runs offline, so it needs neither TLS nor the look for updates. Locked: with
-/// the newest versions of its dependencies it does not compile.
-pub const TRUNK: Tool = Tool {
-    package: "trunk",
-    version: "0.21.14",
-    programs: &["trunk"],
-    arguments: &["--locked", "--no-default-features"],
-};
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.package, self.version)
+    }
+}
 
 impl Tool {
     fn program(&self, workspace: &Workspace, index: usize) -> PathBuf {
@@ -48,9 +49,13 @@ impl Tool {
     }
 }
 
-/// Installs those that are missing or of another version.
-pub fn install(workspace: &Workspace, tools: &[Tool]) -> Result<()> {
-    if tools.iter().all(|tool| tool.is_installed(workspace)) {
+/// Installs the tool if it is missing or of another version.
+///
+/// # Errors
+///
+/// A folder of tools that cannot be written, or a build that fails.
+pub fn install(workspace: &Workspace, tool: &Tool) -> Result<()> {
+    if tool.is_installed(workspace) {
         return Ok(());
     }
     fs::create_dir_all(&workspace.tools).with_context(|| {
@@ -59,39 +64,33 @@ pub fn install(workspace: &Workspace, tools: &[Tool]) -> Result<()> {
             workspace.tools.display()
         )
     })?;
-    // Clones share the folder: the second one waits, then finds the tools there.
+    // Clones share the folder: the second one waits, then finds the tool there.
     let lock = fs::File::create(workspace.tools.join(".lock"))?;
     lock.lock().context("cannot lock the folder of tools")?;
+    if tool.is_installed(workspace) {
+        return Ok(());
+    }
     let build = workspace.tools.join("build");
-    let installed = tools
-        .iter()
-        .filter(|tool| !tool.is_installed(workspace))
-        .try_for_each(|tool| install_one(workspace, tool, &build));
-    // Only the programs stay; half a gigabyte of objects goes.
+    eprintln!("installing {tool} (once, takes a minute or two)");
+    let mut command = workspace.cargo();
+    command
+        .args(["install", tool.package, "--version", &format!("={}", tool.version), "--force"])
+        // Without TLS: it talks to the driver of a browser on this computer only.
+        .arg("--no-default-features")
+        .args(tool.programs.iter().flat_map(|program| ["--bin", program]))
+        .args(tool.settings.iter().flat_map(|setting| ["--config", setting]))
+        .arg("--root")
+        .arg(&workspace.tools)
+        .env("CARGO_TARGET_DIR", &build)
+        // Take dependencies that the pinned compiler can build.
+        .env("CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS", "fallback");
+    let installed = process::run(&mut command).with_context(|| format!("{tool} could not be installed"));
+    // Only the programs stay.
     fs::remove_dir_all(&build).ok();
     installed
 }
 
-fn install_one(workspace: &Workspace, tool: &Tool, build: &Path) -> Result<()> {
-    eprintln!("installing {} {} (once, takes minutes)", tool.package, tool.version);
-    let mut command = workspace.cargo();
-    command
-        .args(["install", tool.package, "--version", &format!("={}", tool.version), "--force"])
-        .args(tool.arguments)
-        .arg("--root")
-        .arg(&workspace.tools)
-        .env("CARGO_TARGET_DIR", build)
-        // They run for seconds: their own release profiles would cost ten minutes of link-time optimisation.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-        // Take dependencies that the pinned compiler can build.
-        .env("CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS", "fallback");
-    process::run(&mut command)
-        .with_context(|| format!("{} {} could not be installed", tool.package, tool.version))
-}
-
-/// Whether `--version` printed this version, as in "trunk 0.21.14" or "wasm-bindgen 0.2.130 (abc)".
+/// Whether `--version` printed this version, as in "wasm-bindgen 0.2.130 (abc)".
 fn says_version(text: &str, version: &str) -> bool {
     text.split_whitespace().any(|word| word == version)
 }
@@ -104,7 +103,7 @@ mod tests {
     fn a_version_is_a_whole_word() {
         assert!(says_version("wasm-bindgen 0.2.130\n", "0.2.130"));
         assert!(says_version("wasm-bindgen 0.2.130 (0a1b2c3d)", "0.2.130"));
-        assert!(!says_version("trunk 0.21.140", "0.21.14"));
+        assert!(!says_version("wasm-bindgen 0.2.1300", "0.2.130"));
         assert!(!says_version("", "0.21.14"));
     }
 

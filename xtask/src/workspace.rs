@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 /// Set by `cargo run` for this program; meaningless for the ones it starts.
 const LEAKED_BY_CARGO_RUN: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_PRIMARY_"];
 
+/// The folders of one call, and the search path of the programs it starts.
 pub struct Workspace {
     /// The clone.
     pub root: PathBuf,
@@ -24,6 +25,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// Finds them from the environment and from where this program lies.
+    ///
+    /// # Errors
+    ///
+    /// No folder for tools, or a program that was not started by cargo.
     pub fn find() -> Result<Self> {
         // What `cargo run` says comes first: clones may share a build folder, and with it this program.
         let manifest = env::var_os("CARGO_MANIFEST_DIR");
@@ -39,7 +45,7 @@ impl Workspace {
         Ok(Self { root, target: target_folder()?, tools, cargo, path })
     }
 
-    /// Where Trunk and the browser's tests build, apart from the native build so that neither waits for the other.
+    /// Where the browser's modules and their tests build, apart from the native build so that neither waits for the other.
     pub fn web_target(&self) -> PathBuf {
         self.target.join("web")
     }
@@ -61,6 +67,7 @@ impl Workspace {
         command
     }
 
+    /// Cargo, in the clone.
     pub fn cargo(&self) -> Command {
         let mut command = self.command(&self.cargo);
         command.current_dir(&self.root);
@@ -131,6 +138,7 @@ fn search_path(
     env::join_paths(folders).context("a folder on PATH has a name that PATH cannot hold")
 }
 
+/// The first file of this name in the folders of a search path.
 pub fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
     env::split_paths(path)
         .map(|folder| folder.join(format!("{name}{}", env::consts::EXE_SUFFIX)))

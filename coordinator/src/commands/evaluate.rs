@@ -1,13 +1,16 @@
 //! `cohort evaluate`: how good a run's newest checkpoint is on held-out text, with its controls.
 
-use std::{fmt, fs, path::Path};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 use engine::{
-    block::layers_per_block,
     checkpoint::Checkpoint,
+    denoiser::layers_per_block,
     device::Device,
-    stage::{HopInput, Stage},
+    gpt2::{HopInput, Stage},
 };
 use protocol::{
     evaluation::Scores,
@@ -15,18 +18,40 @@ use protocol::{
     spec::{Hop, RunSpec},
 };
 
+use super::reference;
 use crate::{
     config::RunConfig,
     data::{Dataset, windows::ValidationWindows},
-    recheck::dataset,
-    reference,
-    rounds::evaluation::measure,
+    runtime::block::measure_batch,
     storage::{checkpoint, data_dir::DataDir, rounds},
 };
 
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Data directory of the run, such as cohort-data/<name of the run>.
+    data_dir: PathBuf,
+    /// Held-out batches.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    batches: u32,
+    /// Draws of noise whose probabilities are averaged.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Train the two autoregressive references on as much layer work too: that takes about as long as the run did.
+    #[arg(long)]
+    references: bool,
+}
+
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { data_dir, batches, draws, references } = arguments;
+    let options = Options { batches: *batches, draws: *draws, references: *references };
+    print!("{}", evaluate(data_dir, options, |words| eprintln!("{words}"))?);
+    Ok(())
+}
+
 /// What to measure, and how thoroughly.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub(super) struct Options {
     /// Held-out batches; at most as many as there are.
     pub batches: u32,
     /// K of the scores with several draws.
@@ -37,7 +62,7 @@ pub struct Options {
 
 /// An autoregressive model trained on as much layer work.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reference {
+pub(super) struct Reference {
     pub layers: u32,
     pub steps: u64,
     pub cross_entropy: f64,
@@ -45,7 +70,7 @@ pub struct Reference {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Report {
+pub(super) enum Report {
     Pipeline { step: u64, cross_entropy: f64 },
     Blocks { step: u64, layers_per_block: u32, scores: Scores, references: Vec<Reference> },
 }
@@ -55,7 +80,11 @@ pub enum Report {
 /// # Errors
 ///
 /// A folder without a run or a checkpoint, in words.
-pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> anyhow::Result<Report> {
+pub(super) fn evaluate(
+    folder: &Path,
+    options: Options,
+    mut told: impl FnMut(&str),
+) -> anyhow::Result<Report> {
     let (config, data_dir) = DataDir::look_into(folder)?;
     let newest = checkpoint::list(&data_dir.checkpoints())?.pop();
     let place = newest.with_context(|| {
@@ -64,7 +93,7 @@ pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> 
     let step = place.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse().ok());
     let step: u64 = step.context("the checkpoint's folder has no step in its name")?;
     told(&format!("measuring {}", place.display()));
-    let data = dataset(&config, &data_dir)?;
+    let data = Dataset::of_run(&config.data, &data_dir)?;
     let run = config.run_spec(data.tokenizer.vocabulary());
     let validation = data.validation_windows(config.training.window_shape())?;
     let batches = u64::from(options.batches).min(validation.batches()) as u32;
@@ -75,8 +104,11 @@ pub fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> 
         return Ok(Report::Pipeline { step, cross_entropy });
     };
     let all = (0..batches)
-        .map(|batch| measure(&run, &[&weights], &validation, batch, config.training.seed, options.draws))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|batch| {
+            measure_batch(&run, &[&weights], &validation, batch, config.training.seed, options.draws)
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(anyhow::Error::msg)?;
     let scores = Scores::mean(&all).context("there is no held-out batch to measure on")?;
     let layers_per_block =
         layers_per_block(&run.model, &blocks).context("the blocks do not fit the layers")?;
@@ -94,9 +126,9 @@ fn of_pipeline(
     validation: &ValidationWindows,
     batches: u32,
 ) -> anyhow::Result<f64> {
-    let (model, parameters) = checkpoint.load(&Device::Host)?;
-    let hops = [Hop { index: 0, part: engine::shapes::whole(&model) }];
-    let mut stage = Stage::for_inference(&model, &hops, &Device::Host, parameters)?;
+    let (model, parameters) = checkpoint.load(&Device::Cpu)?;
+    let hops = [Hop { index: 0, part: engine::gpt2::shapes::whole(&model) }];
+    let mut stage = Stage::for_inference(&model, &hops, &Device::Cpu, parameters)?;
     let shape = [run.sequences as usize, run.context as usize];
     let mut total = 0.0;
     for batch in 0..batches {
@@ -126,7 +158,7 @@ fn references(
     ensure!(local_steps > 0, "no work has been accepted yet; there is nothing to compare with");
     let each = run.model.layers / run.blocks.map_or(1, |blocks| blocks.count);
     let training = &config.training;
-    let rate = crate::serve::learning_rate(training);
+    let rate = super::serve::settings::learning_rate(training);
     let mut train = data.train_windows(training.seed, training.window_shape(), 1)?;
     let mut found = Vec::new();
     for layers in [each, run.model.layers] {

@@ -1,6 +1,10 @@
 //! `cohort generate`: continue a text with a checkpoint.
 
-use std::{fs, io::Write, path::Path};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use engine::{
@@ -11,10 +15,40 @@ use engine::{
 
 use crate::data::tokenizer::{SavedTokenizer, Tokenizer};
 
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
+    checkpoint: PathBuf,
+    /// The text to continue [default: an empty line, or where the vocabulary has none its first character].
+    #[arg(long)]
+    prompt: Option<String>,
+    /// Tokens to add.
+    #[arg(long, default_value_t = 200)]
+    tokens: u32,
+    /// 0 always takes the likeliest token.
+    #[arg(long, default_value_t = 0.8)]
+    temperature: f64,
+    /// Choose among this many likeliest tokens; 0 is all.
+    #[arg(long, default_value_t = 0)]
+    top_k: usize,
+    /// Of the draws.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { checkpoint, prompt, tokens, temperature, top_k, seed } = arguments;
+    let sampling = Sampling { temperature: *temperature, top_k: *top_k, seed: *seed };
+    let mut out = std::io::stdout().lock();
+    generate(checkpoint, prompt.as_deref(), *tokens, sampling, &mut out)?;
+    Ok(writeln!(out)?)
+}
+
 /// Write the prompt and its continuation by `tokens` tokens to `out`.
-pub fn generate(
+fn generate(
     folder: &Path,
-    prompt: &str,
+    prompt: Option<&str>,
     tokens: u32,
     sampling: Sampling,
     out: &mut impl Write,
@@ -33,10 +67,12 @@ pub fn generate(
     let tokenizer = Tokenizer::restore(&saved, None)?;
     let config = String::from_utf8(read("config.json")?).context("config.json is not UTF-8")?;
     let checkpoint = Checkpoint { config, weights: read("model.safetensors")? };
-    let (model, parameters) = checkpoint.load(&Device::Host)?;
+    let (model, parameters) = checkpoint.load(&Device::Cpu)?;
+    let usual = tokenizer.usual_prompt();
+    let prompt = prompt.unwrap_or(&usual);
     let prompt_ids = tokenizer.encode(prompt)?;
     anyhow::ensure!(!prompt_ids.is_empty(), "the prompt is empty; give at least one character with --prompt");
-    let generator = Generator::new(&model, parameters, &Device::Host)?;
+    let generator = Generator::new(&model, parameters, &Device::Cpu)?;
     // Characters may take several tokens: text is written as far as it is whole.
     out.write_all(prompt.as_bytes())?;
     let (mut ids, mut written) = (Vec::new(), 0);

@@ -1,26 +1,54 @@
 //! `cohort recheck`: do accepted work of block mode again, and compare.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context, ensure};
-use protocol::blob::BlobRef;
+use anyhow::{Context, bail, ensure};
+use control::block::{RoundManifest, Work, local_steps, seeds};
+use engine::denoiser::recheck::{RecheckError, Step, distance, redo, tolerance};
+use futures::executor::block_on;
+use protocol::{blob::BlobRef, worker_id::WorkerId};
 
+use super::serve::settings::learning_rate;
 use crate::{
-    config::RunConfig,
-    data::Dataset,
-    rounds::{
-        RoundManifest, local_steps,
-        manifest::Work,
-        recheck::{RecheckError, Step, distance, redo, tolerance},
-        windows,
-    },
-    run::event::WorkerId,
+    data::{Dataset, block_windows},
     storage::{data_dir::DataDir, rounds},
 };
 
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Data directory of the run, such as cohort-data/<name of the run>.
+    data_dir: PathBuf,
+}
+
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let data_dir = &arguments.data_dir;
+    let findings = recheck(data_dir)?;
+    if findings.is_empty() {
+        bail!("{}: no round is kept whose work could be done again; see snapshots.keep", data_dir.display());
+    }
+    for finding in &findings {
+        let Finding { round, worker, block, outcome, tolerance } = finding;
+        let words = match outcome {
+            Ok(distance) if distance <= tolerance => format!("as sent, off by {distance:.2e} of its length"),
+            Ok(distance) => {
+                format!("NOT as sent: off by {distance:.2e} of its length, {tolerance} is allowed")
+            }
+            Err(error) => format!("cannot be done again: {error}"),
+        };
+        println!("round {round}, block {block}, {worker}: {words}");
+    }
+    let off = findings.iter().filter(|finding| finding.is_off()).count();
+    ensure!(off == 0, "{off} of {} pieces of work are not what was asked for", findings.len());
+    Ok(())
+}
+
 /// One piece of work, looked at again.
 #[derive(Debug)]
-pub struct Finding {
+struct Finding {
     pub round: u64,
     pub worker: WorkerId,
     pub block: u32,
@@ -41,9 +69,9 @@ impl Finding {
 /// # Errors
 ///
 /// A folder that holds no run of block mode, or files in it that cannot be read.
-pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
+fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
     let (config, data_dir) = DataDir::look_into(folder)?;
-    let dataset = dataset(&config, &data_dir)?;
+    let dataset = Dataset::of_run(&config.data, &data_dir)?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());
     ensure!(run.blocks.is_some(), "{} holds a run of pipeline mode, which has no rounds", folder.display());
     let training = &config.training;
@@ -53,7 +81,7 @@ pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
         std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))
     };
     let manifests = rounds::list(&data_dir.snapshots())?;
-    let rate = crate::serve::learning_rate(training);
+    let rate = learning_rate(training);
     let local = config.rounds.local_steps;
     // The weights that each round started from, and what came of it.
     let kept: BTreeMap<u64, (&RoundManifest, &RoundManifest)> = manifests
@@ -71,10 +99,9 @@ pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
         let steps = (range.end - range.start) as u32;
         let slots = config.session.max_workers;
         Ok(Some(Step {
-            round,
-            slot: work.slot,
+            seed: seeds::noise(training.seed, round, work.slot),
             files: [read(before.published.blocks[work.block as usize])?, read(before.published.table)?],
-            windows: windows::of_round(&mut train, round, work.slot, steps, local, slots),
+            windows: block_windows::of_round(&mut train, round, work.slot, steps, local, slots),
             learning_rates: range.map(|step| rate.at(step)).collect(),
         }))
     };
@@ -104,7 +131,7 @@ pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
             }
             let sent = read(work.delta)?;
             let outcome = first.and(chain).and_then(|chain| {
-                let redone = redo(&run, training.seed, work.block, chain)?;
+                let redone = block_on(redo(&run, work.block, chain))?;
                 distance(&run, work.block, &before.published, &sent, &redone)
             });
             let tolerance = tolerance(config.rounds.encoding());
@@ -112,16 +139,4 @@ pub fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
         }
     }
     Ok(findings)
-}
-
-/// The run's own data, from its cache where it is there.
-pub fn dataset(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Dataset> {
-    let data = &config.data;
-    Ok(Dataset::prepare(
-        &data.source,
-        data.tokenizer,
-        data.tokenizer_files.as_deref(),
-        data.validation_fraction,
-        &data_dir.tokens(),
-    )?)
 }

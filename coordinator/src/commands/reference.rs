@@ -4,12 +4,11 @@
 //! context, optimizer and rates: one of L_b layers, as deep as one block, and one of B L_b, as deep as all of them.
 
 use anyhow::Context;
+use control::learning_rate::LearningRate;
 use engine::{
     Device,
-    learning_rate::LearningRate,
+    gpt2::{HopInput, Stage, shapes},
     parameters::ParameterSet,
-    shapes,
-    stage::{HopInput, Stage},
 };
 use protocol::{
     message::Pass,
@@ -54,7 +53,7 @@ pub fn train(
     let shape = [run.sequences as usize, run.context as usize];
     train.set_micro_batches(1);
     futures::executor::block_on(async {
-        let device = Device::Host;
+        let device = Device::Cpu;
         let hops = [Hop { index: 0, part: shapes::whole(&run.model) }];
         let parameters = ParameterSet::draw(&run.model, &hops, seed, &device);
         let mut stage = Stage::new(&run, &hops, &device, parameters)?;

@@ -1,202 +1,132 @@
-//! The fields of `[blocks]` and `[rounds]`: defaults, limits, and what must fit together.
+//! What must hold between the fields of `run.toml` in block mode.
 
-use engine::block::noise::{NoiseLaw, NoiseSchedule};
-use protocol::limits::LOCAL_STEPS;
-use toml::de::DeValue;
+use engine::denoiser::noise::{NoiseLaw, NoiseSchedule};
+use protocol::tensor::Encoding;
 
-use super::{read::Reading, types::*};
-use crate::rounds::evaluation::Evaluator;
+use super::{
+    RunConfig,
+    read::Reading,
+    rules::{TooLarge, beyond_frame, workers_are_let_in},
+};
 
-pub fn blocks(reading: &mut Reading<'_>, model: &ModelConfig, mode: ModeName) -> BlocksConfig {
-    let positive = |x: f64| x > 0.0;
-    let blocks = BlocksConfig {
-        count: reading.count("blocks.count", if mode == ModeName::Block { 3 } else { 1 }, 1..=512),
-        sigma_min: reading.number("blocks.sigma_min", 1.0, positive, "above 0; 1 is usual"),
-        sigma_max: reading.number("blocks.sigma_max", 10.0, positive, "above 0; 10 is usual"),
-        p_mean: reading.number("blocks.p_mean", -1.2, |_| true, "; -1.2 is usual"),
-        p_std: reading.number("blocks.p_std", 1.2, positive, "above 0; 1.2 is usual"),
-        gamma: reading.number("blocks.gamma", 0.1, |x| x >= 0.0, "of at least 0; 0.1 is usual"),
-    };
-    if mode == ModeName::Pipeline {
-        return blocks;
-    }
-    let fields = ["blocks.sigma_min", "blocks.sigma_max"];
-    if reading.sound(&fields) && blocks.sigma_min >= blocks.sigma_max {
-        let message = format!(
-            "the range of sigma goes from {} to {}; make blocks.sigma_min smaller than blocks.sigma_max",
-            blocks.sigma_min, blocks.sigma_max
-        );
-        reading.fault_between(&fields, message);
-    } else if reading.sound(&["blocks.sigma_min", "blocks.sigma_max", "blocks.count", "blocks.gamma"]) {
+/// Notes whatever does not fit together in block mode.
+pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {
+    noise_has_a_range(reading, config);
+    noise_is_cut_into_blocks(reading, config);
+    blocks_share_layers(reading, config);
+    table_is_shared_anyway(reading, config);
+    blocks_have_workers(reading, config);
+    workers_are_let_in(reading, "rounds.start_with", "blocks.count", config);
+    floor_below_target(reading, config);
+    lease_within_round(reading, config);
+    windows_fit_frame(reading, config);
+}
+
+fn noise_has_a_range(reading: &mut Reading<'_>, config: &RunConfig) {
+    let (low, high) = (config.blocks.sigma_min, config.blocks.sigma_max);
+    reading.rule(&["blocks.sigma_min", "blocks.sigma_max"], || {
+        (low >= high).then(|| {
+            format!(
+                "the range of sigma goes from {low} to {high}; make blocks.sigma_min smaller than blocks.sigma_max"
+            )
+        })
+    });
+}
+
+fn noise_is_cut_into_blocks(reading: &mut Reading<'_>, config: &RunConfig) {
+    let blocks = &config.blocks;
+    let fields = [
+        "blocks.p_mean",
+        "blocks.p_std",
+        "blocks.count",
+        "blocks.sigma_min",
+        "blocks.sigma_max",
+        "blocks.gamma",
+    ];
+    reading.rule(&fields, || {
         let law = NoiseLaw { mean: blocks.p_mean, deviation: blocks.p_std };
         let schedule =
             NoiseSchedule::new(law, blocks.sigma_min, blocks.sigma_max, blocks.count, blocks.gamma);
-        if let Err(error) = schedule {
-            reading.fault_between(&["blocks.p_mean", "blocks.p_std", "blocks.count"], error.to_string());
-        }
-    }
-    let fields = ["blocks.count", "model.layers", "model.preset"];
-    if reading.sound(&fields) && !model.layers.is_multiple_of(blocks.count) {
-        let message = format!(
-            "{} layers cannot be shared evenly among {} blocks; make model.layers a multiple of blocks.count",
-            model.layers, blocks.count
-        );
-        reading.fault_between(&fields, message);
-    }
-    if model.tie_embeddings {
-        let message = "in block mode the table is always shared; leave the field out";
-        reading.fault("model.tie_embeddings", message.to_owned());
-    }
-    blocks
+        schedule.err().map(|error| error.to_string())
+    });
 }
 
-pub fn rounds(
-    reading: &mut Reading<'_>,
-    blocks: &BlocksConfig,
-    session: &SessionConfig,
-    mode: ModeName,
-) -> RoundsConfig {
-    let share = |x: f64| (0.0..=1.0).contains(&x);
-    let seconds = |x: f64| (0.01..=86_400.0).contains(&x);
-    let positive = |x: f64| x > 0.0;
-    let rounds = RoundsConfig {
-        local_steps: reading.count("rounds.local_steps", 20, 1..=LOCAL_STEPS as u32),
-        start_with: reading.count("rounds.start_with", blocks.count, 1..=10_000),
-        delta: reading.choice(
-            "rounds.delta",
-            DeltaName::F32,
-            &[
-                ("f32", DeltaName::F32),
-                ("f16", DeltaName::F16),
-                ("int8", DeltaName::Int8),
-                ("topk", DeltaName::TopK),
-            ],
-        ),
-        top_k_per_mille: reading.count("rounds.top_k_per_mille", 50, 1..=1000),
-        aggregator: reading.choice(
-            "rounds.aggregator",
-            AggregatorName::Mean,
-            &[
-                ("mean", AggregatorName::Mean),
-                ("clip_to_median_norm", AggregatorName::ClipToMedianNorm),
-                ("trimmed_mean", AggregatorName::TrimmedMean),
-                ("median", AggregatorName::Median),
-                ("centred_clip", AggregatorName::CentredClip),
-            ],
-        ),
-        trim: reading.count("rounds.trim", 1, 0..=10_000),
-        clip_radius: {
-            let radius = reading.number(
-                "rounds.clip_radius",
-                1.0,
-                positive,
-                "above 0; leave it out for the median length",
-            );
-            reading.is_written("rounds.clip_radius").then_some(radius)
-        },
-        clip_iterations: reading.count("rounds.clip_iterations", 3, 1..=100),
-        outer: reading.choice(
-            "rounds.outer",
-            OuterName::Mean,
-            &[("mean", OuterName::Mean), ("nesterov", OuterName::Nesterov)],
-        ),
-        outer_learning_rate: reading.number(
-            "rounds.outer_learning_rate",
-            0.7,
-            positive,
-            "above 0; 0.7 is usual",
-        ),
-        outer_momentum: reading.number(
-            "rounds.outer_momentum",
-            0.9,
-            |x| (0.0..1.0).contains(&x),
-            "from 0 to below 1; 0.9 is usual",
-        ),
-        deadline: reading.take("rounds.deadline", None, |value| {
-            let number = match value {
-                DeValue::String(s) if s == "adaptive" => return Ok(None),
-                DeValue::Float(f) => f.as_str().parse().ok(),
-                DeValue::Integer(i) => i.as_str().parse().ok(),
-                _ => None,
-            };
-            number
-                .filter(|number| seconds(*number))
-                .map(Some)
-                .ok_or_else(|| "must be \"adaptive\" or a number of seconds from 0.01 to 86400".to_owned())
-        }),
-        target_participation: reading.number(
-            "rounds.target_participation",
-            0.86,
-            share,
-            "from 0 to 1; 0.86 is usual",
-        ),
-        least_participation: reading.number(
-            "rounds.least_participation",
-            0.6,
-            share,
-            "from 0 to 1; 0.6 is usual",
-        ),
-        longest_seconds: reading.number(
-            "rounds.longest_seconds",
-            600.0,
-            seconds,
-            "from 0.01 to 86400: no round goes on for longer; 600 is usual",
-        ),
-        moments: reading.choice(
-            "rounds.moments",
-            MomentsName::Kept,
-            &[("kept", MomentsName::Kept), ("fresh", MomentsName::Fresh)],
-        ),
-        norm_limit: reading.number(
-            "rounds.norm_limit",
-            4.0,
-            |x| x >= 0.0,
-            "of at least 0; 4 is usual, 0 is none",
-        ),
-        evaluate_by: reading.choice(
-            "rounds.evaluate_by",
-            Evaluator::Coordinator,
-            &[("coordinator", Evaluator::Coordinator), ("workers", Evaluator::Workers)],
-        ),
-        draws: reading.count("rounds.draws", 8, 1..=1000),
+fn blocks_share_layers(reading: &mut Reading<'_>, config: &RunConfig) {
+    let (layers, blocks) = (config.model.layers, config.blocks.count);
+    reading.rule(&["blocks.count", "model.layers", "model.preset"], || {
+        (!layers.is_multiple_of(blocks)).then(|| {
+            format!(
+                "{layers} layers cannot be shared evenly among {blocks} blocks; make model.layers a multiple of \
+                 blocks.count"
+            )
+        })
+    });
+}
+
+fn table_is_shared_anyway(reading: &mut Reading<'_>, config: &RunConfig) {
+    reading.rule(&["model.tie_embeddings"], || {
+        let message = "in block mode the table is always shared; leave the field out";
+        config.model.tie_embeddings.then(|| message.to_owned())
+    });
+}
+
+fn blocks_have_workers(reading: &mut Reading<'_>, config: &RunConfig) {
+    let (workers, blocks) = (config.rounds.start_with, config.blocks.count);
+    let plural = if workers == 1 { "" } else { "s" };
+    reading.rule(&["rounds.start_with", "blocks.count"], || {
+        (workers < blocks).then(|| {
+            format!(
+                "{workers} worker{plural} cannot place {blocks} blocks at once; wait for at least as many, or lower \
+                 blocks.count"
+            )
+        })
+    });
+}
+
+fn floor_below_target(reading: &mut Reading<'_>, config: &RunConfig) {
+    let (least, target) = (config.rounds.least_participation, config.rounds.target_participation);
+    reading.rule(&["rounds.least_participation", "rounds.target_participation"], || {
+        (least > target).then(|| {
+            format!(
+                "a round would go on until {least} are in, more than the target of {target}; lower \
+                 rounds.least_participation"
+            )
+        })
+    });
+}
+
+fn lease_within_round(reading: &mut Reading<'_>, config: &RunConfig) {
+    let lease = config.session.lease_seconds;
+    let (field, longest) = match config.rounds.deadline {
+        Some(seconds) => ("rounds.deadline", seconds),
+        None => ("rounds.longest_seconds", config.rounds.longest_seconds),
     };
-    if mode == ModeName::Pipeline {
-        return rounds;
-    }
-    let fields = ["rounds.start_with", "blocks.count"];
-    if reading.sound(&fields) && rounds.start_with < blocks.count {
-        let message = format!(
-            "{} worker{} cannot place {} blocks at once; wait for at least as many, or lower blocks.count",
-            rounds.start_with,
-            if rounds.start_with == 1 { "" } else { "s" },
-            blocks.count
-        );
-        reading.fault_between(&fields, message);
-    }
-    let fields = ["rounds.start_with", "blocks.count", "session.max_workers"];
-    if reading.sound(&fields) && rounds.start_with > session.max_workers {
-        let message = format!(
-            "the run waits for {} workers but lets in {}; raise session.max_workers, or wait for fewer",
-            rounds.start_with, session.max_workers
-        );
-        reading.fault_between(&fields, message);
-    }
-    let fields = ["rounds.least_participation", "rounds.target_participation"];
-    if reading.sound(&fields) && rounds.least_participation > rounds.target_participation {
-        let message = format!(
-            "a round would go on until {} are in, more than the target of {}; lower rounds.least_participation",
-            rounds.least_participation, rounds.target_participation
-        );
-        reading.fault_between(&fields, message);
-    }
-    let fields = ["rounds.longest_seconds", "session.lease_seconds"];
-    if reading.sound(&fields) && rounds.deadline.is_none() && rounds.longest_seconds <= session.lease_seconds
-    {
-        let message = format!(
-            "a round would end after {} s, before a lease of {} s does; make it several leases long",
-            rounds.longest_seconds, session.lease_seconds
-        );
-        reading.fault_between(&fields, message);
-    }
-    rounds
+    reading.rule(&[field, "session.lease_seconds"], || {
+        (longest <= lease).then(|| {
+            format!(
+                "a round would end after {longest} s, before a lease of {lease} s does; make it several leases long"
+            )
+        })
+    });
+}
+
+/// A replica's windows of a round are token ids [H, N, T + 1] in one frame.
+fn windows_fit_frame(reading: &mut Reading<'_>, config: &RunConfig) {
+    let steps = config.rounds.local_steps;
+    let window = [config.training.sequences, config.training.context + 1];
+    let fields =
+        ["training.sequences", "rounds.local_steps", "training.context", "model.context", "model.preset"];
+    reading.rule(&fields, || {
+        let TooLarge { values, limit } = beyond_frame(&[steps, window[0], window[1]], Encoding::U32)?;
+        let one_step = u64::from(window[0]) * u64::from(window[1]);
+        let fitting = match limit / one_step {
+            0 => "lower training.sequences".to_owned(),
+            most => format!("give rounds.local_steps = {most} or fewer, or lower training.sequences"),
+        };
+        Some(format!(
+            "the {} x {} windows of {} tokens that a worker gets for a round would have {values} values, and a frame \
+             takes {limit}; {fitting}",
+            steps, window[0], window[1]
+        ))
+    });
 }

@@ -1,5 +1,6 @@
 //! From a corpus to batches of token windows: read, tokenise once, cut.
 
+pub mod block_windows;
 pub mod characters;
 pub mod corpus;
 pub mod gpt2;
@@ -10,6 +11,7 @@ pub mod windows;
 
 use std::{path::Path, sync::Arc};
 
+use crate::{config::DataConfig, storage::data_dir::DataDir};
 use corpus::{Corpus, CorpusError, Source};
 use token_file::{TokenFile, TokenFileError, TokenKey, TokenWriter};
 use tokenizer::{Tokenizer, TokenizerError, TokenizerKind};
@@ -35,6 +37,7 @@ pub struct Dataset {
     pub corpus: String,
     pub tokenizer: Tokenizer,
     pub tokens: Arc<TokenFile>,
+    source_hash: String,
 }
 
 impl Dataset {
@@ -67,7 +70,8 @@ impl Dataset {
         let path = folder.join(key.file_name());
         // Whatever is wrong with an old file, a new one mends it.
         if let Ok(tokens) = TokenFile::open(&path, &key) {
-            return Ok(Self { corpus: source.to_string(), tokenizer, tokens: Arc::new(tokens) });
+            let (corpus, source_hash) = (source.to_string(), key.source.to_hex().to_string());
+            return Ok(Self { corpus, tokenizer, tokens: Arc::new(tokens), source_hash });
         }
         let corpus = match corpus.take() {
             Some(corpus) => corpus,
@@ -81,7 +85,22 @@ impl Dataset {
             writer.push(&tokenizer.encode_bytes(piece)?)?;
         }
         let tokens = writer.finish()?;
-        Ok(Self { corpus: source.to_string(), tokenizer, tokens: Arc::new(tokens) })
+        let (corpus, source_hash) = (source.to_string(), key.source.to_hex().to_string());
+        Ok(Self { corpus, tokenizer, tokens: Arc::new(tokens), source_hash })
+    }
+
+    /// The data of a run, from its folder's cache where it is there.
+    ///
+    /// # Errors
+    /// As for [`Dataset::prepare`].
+    pub(crate) fn of_run(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
+        let files = data.tokenizer_files.as_deref();
+        Self::prepare(&data.source, data.tokenizer, files, data.validation_fraction, &data_dir.tokens())
+    }
+
+    /// blake3 of the text, in hexadecimal.
+    pub fn source_hash(&self) -> &str {
+        &self.source_hash
     }
 
     /// Batches of the training split, in the order that `seed` gives.

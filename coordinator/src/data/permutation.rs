@@ -1,5 +1,7 @@
 //! A pseudo-random order of `0..n` that needs no table.
 
+use control::mix::mix;
+
 /// A keyed permutation of `0..n`: a balanced Feistel network over the next even number of bits, walked until
 /// it lands below `n` (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 #[derive(Debug, Clone, Copy)]
@@ -40,15 +42,6 @@ impl Permutation {
         }
         (left << self.half_bits) | right
     }
-}
-
-/// The step and finalizer of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64 bits that scatters
-/// neighbours.
-pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

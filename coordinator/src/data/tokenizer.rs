@@ -28,7 +28,7 @@ impl TokenizerKind {
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Characters, Self::Gpt2];
 
     /// The name in `run.toml`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
             Self::Characters => "characters",
@@ -190,6 +190,17 @@ impl Tokenizer {
         match self.0 {
             Inner::Bytes => self.encode_bytes(bytes),
             _ => self.encode(&String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    /// A text that a model of this tokenizer can continue when nobody says which: an empty line, or the first character
+    /// of a vocabulary without line ends.
+    pub fn usual_prompt(&self) -> String {
+        match &self.0 {
+            Inner::Characters(c) if c.id('\n').is_none() => {
+                c.character(0).map(String::from).unwrap_or_default()
+            }
+            _ => "\n".into(),
         }
     }
 

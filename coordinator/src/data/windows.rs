@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{
-    permutation::{Permutation, mix},
-    token_file::TokenFile,
-};
+use control::mix::mix;
+
+use super::{permutation::Permutation, token_file::TokenFile};
 
 /// Size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -107,14 +107,12 @@ fn cache_control(path: &str) -> &'static str {
     if has_content_hash(path) { "public, max-age=31536000, immutable" } else { "no-cache" }
 }
 
-/// Trunk names a file `name-0123456789abcdef.ext`, and a module's wasm `name-0123456789abcdef_bg.wasm`. The
-/// hash is a number in hex, without zeros in front: some have fewer digits.
+/// `cargo xtask` names a file `name-0123456789abcdef.ext`.
 fn has_content_hash(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let stem = stem.strip_suffix("_bg").unwrap_or(stem);
     stem.rsplit_once('-').is_some_and(|(_, hash)| {
-        (12..=16).contains(&hash.len()) && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
@@ -123,12 +121,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trunk_hashes_are_told_from_plain_names() {
+    fn hashes_are_told_from_plain_names() {
         for hashed in [
             "/www-0123456789abcdef.js",
-            "/www-0123456789abcdef_bg.wasm",
+            "/www_bg-0123456789abcdef.wasm",
             "/uPlot.iife.min-5064edaecd06f7ff.js",
-            "/boot-da2e8bcd9a17f45.js",
         ] {
             assert!(cache_control(hashed).contains("immutable"), "{hashed}");
         }

@@ -44,7 +44,7 @@ pub fn content_security(html: &str) -> HeaderValue {
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-/// The text of each script element that has no `src`, as the browser hashes it. Made for Trunk's output, not
+/// The text of each script element that has no `src`, as the browser hashes it. Made for www/index.html, not
 /// for any HTML.
 fn inline_scripts(html: &str) -> impl Iterator<Item = &str> {
     html.split("<script").skip(1).filter_map(|rest| {

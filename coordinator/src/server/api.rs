@@ -9,13 +9,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use control::{Command, Event};
+use protocol::worker_id::WorkerId;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Shared, events, metrics};
-use crate::run::event::{Command, Event, WorkerId};
 
-pub fn routes() -> Router<Arc<Shared>> {
+pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/metrics", get(metrics::metrics))
@@ -32,12 +33,12 @@ pub fn routes() -> Router<Arc<Shared>> {
 }
 
 /// The bearer token of a request.
-pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 /// An answer in words.
-pub fn problem(status: StatusCode, words: &str) -> Response {
+pub(super) fn problem(status: StatusCode, words: &str) -> Response {
     (status, Json(json!({ "error": words }))).into_response()
 }
 
@@ -61,7 +62,7 @@ async fn curve(State(shared): State<Arc<Shared>>, Query(After { after }): Query<
 
 async fn command(State(shared): State<Arc<Shared>>, headers: HeaderMap, command: Command) -> Response {
     let given = bearer(&headers).unwrap_or_default();
-    if !crate::token::equal(given, &shared.organizer) {
+    if !super::token::equal(given, &shared.organizer) {
         return problem(
             StatusCode::UNAUTHORIZED,
             "only the organizer may do this: open the organizer link that the coordinator printed",

@@ -9,13 +9,7 @@
 //! All of them take the bearer token of a session. A blob exists once its last piece has arrived and its
 //! bytes have the hash they are named by.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
-    path::Path as FsPath,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::Range, sync::Arc};
 
 use axum::{
     Router,
@@ -25,158 +19,23 @@ use axum::{
     response::{IntoResponse, Response},
     routing::put,
 };
-use futures::TryStreamExt;
-use object_store::{
-    MultipartUpload, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path as ObjectPath,
+use protocol::{
+    blob::{BlobHash, CHUNK, NotABlobHash},
+    worker_id::WorkerId,
 };
-use protocol::blob::{BlobHash, BlobRef, CHUNK, NotABlobHash};
-use tokio::sync::Mutex;
 
 use super::{
     Shared,
     api::{bearer, problem},
 };
-use crate::run::event::WorkerId;
+use crate::storage::blob_store::BlobError;
 
+/// When a request that the disk could not serve may be tried again.
+const RETRY_AFTER_SECONDS: u64 = 5;
 /// Where the next piece of an upload must begin.
 const UPLOAD_OFFSET: &str = "upload-offset";
 
-/// Why the store could not do something.
-#[derive(Debug, thiserror::Error)]
-pub enum BlobError {
-    #[error("the blob store failed: {0}")]
-    Store(#[from] object_store::Error),
-    #[error("the next piece must begin at byte {at}")]
-    OutOfOrder { at: u64 },
-    #[error("a blob may be at most {limit} bytes long, this one has {bytes}")]
-    TooLarge { bytes: u64, limit: u64 },
-    #[error("the bytes do not have the hash they are named by; upload them again")]
-    WrongHash,
-}
-
-/// A blob whose pieces are still arriving.
-struct Partial {
-    upload: Box<dyn MultipartUpload>,
-    hasher: blake3::Hasher,
-    received: u64,
-    total: u64,
-}
-
-/// The store, and the uploads under way.
-pub struct BlobStore {
-    store: Arc<dyn ObjectStore>,
-    partial: Mutex<HashMap<BlobHash, Partial>>,
-    /// Largest blob that is taken, in bytes.
-    limit: u64,
-}
-
-fn place(hash: BlobHash) -> ObjectPath {
-    ObjectPath::from(hash.to_string())
-}
-
-impl BlobStore {
-    /// Blobs as files in `folder`, which must exist.
-    pub fn in_folder(folder: &FsPath, limit: u64) -> Result<Self, BlobError> {
-        let store = Arc::new(LocalFileSystem::new_with_prefix(folder)?);
-        Ok(Self { store, partial: Mutex::default(), limit })
-    }
-
-    /// Length of a stored blob.
-    pub async fn length(&self, hash: BlobHash) -> Result<Option<u64>, BlobError> {
-        match self.store.head(&place(hash)).await {
-            Ok(meta) => Ok(Some(meta.size)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// Bytes of an unfinished upload that have arrived.
-    pub async fn received(&self, hash: BlobHash) -> Option<u64> {
-        self.partial.lock().await.get(&hash).map(|p| p.received)
-    }
-
-    pub async fn read(&self, hash: BlobHash, range: Range<u64>) -> Result<Bytes, BlobError> {
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        Ok(self.store.get_range(&place(hash), range).await?)
-    }
-
-    /// A whole blob.
-    pub async fn fetch(&self, blob: BlobRef) -> Result<Bytes, BlobError> {
-        self.read(blob.hash, 0..blob.bytes).await
-    }
-
-    /// Store the coordinator's own bytes.
-    pub async fn store(&self, bytes: Bytes) -> Result<BlobRef, BlobError> {
-        let blob = BlobRef::of(&bytes);
-        if self.length(blob.hash).await?.is_none() {
-            self.store.put(&place(blob.hash), bytes.into()).await?;
-        }
-        Ok(blob)
-    }
-
-    /// Delete what `keep` does not name and has not been touched for `age`: leftovers that nothing names.
-    pub async fn sweep(&self, keep: &HashSet<BlobHash>, age: Duration) -> Result<(), BlobError> {
-        let listed: Vec<_> = self.store.list(None).try_collect().await?;
-        let now = std::time::SystemTime::now();
-        for meta in listed {
-            let old = now.duration_since(meta.last_modified.into()).is_ok_and(|since| since > age);
-            let hash = meta.location.filename().and_then(|name| name.parse::<BlobHash>().ok());
-            if let Some(hash) = hash.filter(|hash| old && !keep.contains(hash)) {
-                self.delete(hash).await?;
-            }
-        }
-        Ok(())
-    }
-
-    pub async fn delete(&self, hash: BlobHash) -> Result<(), BlobError> {
-        match self.store.delete(&place(hash)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// Take a piece that begins at `at`. True when the blob is whole and stored.
-    pub async fn piece(&self, hash: BlobHash, at: u64, total: u64, bytes: Bytes) -> Result<bool, BlobError> {
-        if total > self.limit {
-            return Err(BlobError::TooLarge { bytes: total, limit: self.limit });
-        }
-        let mut uploads = self.partial.lock().await;
-        if self.length(hash).await?.is_some() {
-            return Ok(true); // somebody else was faster
-        }
-        if at == 0 {
-            // A first piece begins anew, also after an upload that was given up.
-            let upload = self.store.put_multipart(&place(hash)).await?;
-            let fresh = Partial { upload, hasher: blake3::Hasher::new(), received: 0, total };
-            if let Some(mut old) = uploads.insert(hash, fresh) {
-                let _ = old.upload.abort().await;
-            }
-        }
-        let Some(partial) = uploads.get_mut(&hash) else { return Err(BlobError::OutOfOrder { at: 0 }) };
-        if partial.received != at || partial.total != total || at + bytes.len() as u64 > total {
-            return Err(BlobError::OutOfOrder { at: partial.received });
-        }
-        partial.hasher.update(&bytes);
-        partial.received += bytes.len() as u64;
-        let stored = partial.upload.put_part(bytes.into()).await;
-        let whole = partial.received == partial.total;
-        if stored.is_ok() && !whole {
-            return Ok(false);
-        }
-        let Some(mut partial) = uploads.remove(&hash) else { return Ok(false) };
-        if stored.is_ok() && *partial.hasher.finalize().as_bytes() == hash.0 {
-            partial.upload.complete().await?;
-            return Ok(true);
-        }
-        partial.upload.abort().await?;
-        stored?;
-        Err(BlobError::WrongHash)
-    }
-}
-
-pub fn routes() -> Router<Arc<Shared>> {
+pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/blobs/{hash}", put(upload).get(download))
         .layer(DefaultBodyLimit::max(CHUNK as usize))
@@ -190,7 +49,7 @@ fn allowed(
 ) -> Result<(BlobHash, Option<WorkerId>), Box<Response>> {
     let token = bearer(headers).unwrap_or_default();
     let worker = shared.hub.bearer(token);
-    if worker.is_none() && !crate::token::equal(token, &shared.organizer) {
+    if worker.is_none() && !super::token::equal(token, &shared.organizer) {
         return Err(Box::new(problem(StatusCode::UNAUTHORIZED, "blobs are for workers in a session")));
     }
     match hash.parse() {
@@ -201,12 +60,16 @@ fn allowed(
 
 fn failed(error: &BlobError) -> Response {
     let status = match error {
-        BlobError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        BlobError::Store(_) => StatusCode::INSUFFICIENT_STORAGE,
         BlobError::OutOfOrder { .. } => StatusCode::CONFLICT,
         BlobError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         BlobError::WrongHash => StatusCode::UNPROCESSABLE_ENTITY,
+        BlobError::TooMany => StatusCode::TOO_MANY_REQUESTS,
     };
     let mut response = problem(status, &error.to_string());
+    if matches!(error, BlobError::Store(_) | BlobError::TooMany) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    }
     if let BlobError::OutOfOrder { at } = error {
         response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(*at));
     }
@@ -230,12 +93,20 @@ async fn upload(
         );
     };
     if let Some(worker) = worker {
+        if !shared.hub.may_upload(worker) {
+            return problem(StatusCode::FORBIDDEN, "nothing is expected of this worker yet");
+        }
         shared.hub.count_up(worker, bytes.len() as u64);
     }
-    match shared.blobs.piece(hash, at, total, bytes).await {
+    match shared.blobs.piece(worker, hash, at, total, bytes).await {
         Ok(true) => StatusCode::CREATED.into_response(),
         Ok(false) => StatusCode::ACCEPTED.into_response(),
-        Err(e) => failed(&e),
+        Err(e) => {
+            if let BlobError::Store(error) = &e {
+                shared.storage.failed(error);
+            }
+            failed(&e)
+        }
     }
 }
 
@@ -321,29 +192,6 @@ fn requested(text: &str, length: u64) -> Option<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn pieces_make_a_blob_only_in_order_and_only_with_the_right_hash() {
-        let folder = tempfile::tempdir().unwrap();
-        let blobs = BlobStore::in_folder(folder.path(), 100).unwrap();
-        let blob = BlobRef::of(b"hello world");
-        let put = |at, bytes: &'static [u8]| blobs.piece(blob.hash, at, 11, Bytes::from_static(bytes));
-        assert!(matches!(put(6, b"world").await, Err(BlobError::OutOfOrder { at: 0 })));
-        assert!(!put(0, b"hello ").await.unwrap());
-        assert_eq!(blobs.received(blob.hash).await, Some(6));
-        assert_eq!(blobs.length(blob.hash).await.unwrap(), None);
-        assert!(matches!(put(3, b"lo").await, Err(BlobError::OutOfOrder { at: 6 })));
-        assert!(put(6, b"world").await.unwrap());
-        assert_eq!(blobs.fetch(blob).await.unwrap().as_ref(), b"hello world");
-        assert_eq!(blobs.read(blob.hash, 6..11).await.unwrap().as_ref(), b"world");
-
-        let other = BlobRef::of(b"other");
-        let wrong = blobs.piece(other.hash, 0, 5, Bytes::from_static(b"wrong")).await;
-        assert!(matches!(wrong, Err(BlobError::WrongHash)));
-        assert_eq!(blobs.length(other.hash).await.unwrap(), None);
-        let large = blobs.piece(other.hash, 0, 101, Bytes::from_static(b"other")).await;
-        assert!(matches!(large, Err(BlobError::TooLarge { .. })));
-    }
 
     #[test]
     fn ranges_are_read_as_http_says() {

@@ -12,7 +12,7 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 use super::Shared;
 
 /// `GET /v1/run/events`: events `run` (a RunView) and `points` (an array of CurvePoint).
-pub async fn stream_events(
+pub(super) async fn stream_events(
     State(shared): State<Arc<Shared>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let views = WatchStream::new(shared.view.clone()).map(|view| Event::default().event("run").data(view));

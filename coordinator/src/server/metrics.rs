@@ -22,7 +22,7 @@ use super::{Shared, api::problem};
 
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let text = shared.view.borrow().clone();
     let written = serde_json::from_str(&text).map_err(|e| e.to_string()).and_then(|view: RunView| {
         let mut registry = Registry::default();
@@ -256,7 +256,7 @@ impl Collector {
             self.each(out, name, help, Some(&Unit::Seconds), value)?;
         }
         let bytes: [OfWorker; 3] = [
-            ("memory", "What its program holds", |w| known(w.vitals.memory_bytes)),
+            ("memory", "What its program holds", |w| known(w.status.memory_bytes)),
             ("memory_limit", "What its stage may take", |w| known(w.memory_bytes)),
             ("stage_memory", "What its stage takes by the plan", |w| known(w.stage_bytes)),
         ];
@@ -279,7 +279,7 @@ impl Collector {
             "Compute pressure: 0 nominal, 1 fair, 2 serious, 3 critical",
             None,
             |w| {
-                w.vitals.pressure.map(|pressure| match pressure {
+                w.status.pressure.map(|pressure| match pressure {
                     Pressure::Nominal => 0.0,
                     Pressure::Fair => 1.0,
                     Pressure::Serious => 2.0,

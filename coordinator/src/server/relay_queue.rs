@@ -12,26 +12,26 @@ const KIBIBYTES: u32 = 64 << 10;
 
 /// The way in. While there is no room the sender's socket is not read, so memory stays flat.
 #[derive(Debug, Clone)]
-pub struct RelayQueue {
+pub(crate) struct RelayQueue {
     frames: mpsc::Sender<Queued>,
     room: Arc<Semaphore>,
 }
 
 /// A frame with the room it takes up until it is dropped.
 #[derive(Debug)]
-pub struct Queued {
-    pub bytes: Bytes,
+pub(crate) struct Queued {
+    pub(crate) bytes: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
 impl RelayQueue {
-    pub fn new() -> (Self, mpsc::Receiver<Queued>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Queued>) {
         let (frames, queue) = mpsc::channel(FRAMES);
         (Self { frames, room: Arc::new(Semaphore::new(KIBIBYTES as usize)) }, queue)
     }
 
     /// Waits while the receiver is slow. One that has gone takes nothing.
-    pub async fn send(&self, bytes: Bytes) {
+    pub(crate) async fn send(&self, bytes: Bytes) {
         let size = (bytes.len() as u64).div_ceil(1024).min(u64::from(KIBIBYTES)) as u32;
         let room = tokio::select! {
             room = self.room.clone().acquire_many_owned(size) => room,

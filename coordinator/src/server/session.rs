@@ -1,118 +1,167 @@
-//! One worker's WebSocket: frames in, frames out.
+//! One worker's session: reader, writer, token and place in the hub end together, whoever ends it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use axum::{
     body::Bytes,
-    extract::{
-        State, WebSocketUpgrade,
-        ws::{Message as Socket, WebSocket},
-    },
+    extract::{Request, State},
     response::Response,
 };
+use control::Event;
 use futures::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use protocol::{
-    SUBPROTOCOL, VERSION, frame,
-    message::{Hello, Message, Probe, Sender},
+    VERSION,
+    frame::{self, FrameError},
+    message::{FromWorker, Header, Hello, Probe, ProbeAnswer, Refuse, ToWorker, Up},
     refusal::Refusal,
+    worker_id::WorkerId,
 };
 use tokio::{
     sync::mpsc,
     time::{interval, timeout},
 };
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     Shared,
-    hub::{Outbox, Outgoing},
+    hub::{Outbox, Outgoing, Queue},
     relay_queue::{Queued, RelayQueue},
-};
-use crate::{
-    run::event::{Event, WorkerId},
     token::random_token,
+    upgrade::{Allowance, Socket, to_websocket},
 };
 
 /// Time for the first message after connecting.
 const HELLO: Duration = Duration::from_secs(10);
 /// Between two pings, which measure the round trip.
 const PING: Duration = Duration::from_secs(5);
-/// Bytes renew a lease; the run machine need not hear of every frame.
+/// Bytes renew a lease; the run need not hear of every frame.
 const HEARD: Duration = Duration::from_secs(1);
-/// Bytes read at a time. Each session holds so much from its first frame on; larger ones are no faster.
-const READ_BUFFER: usize = 16 << 10;
 /// Time for a refusal to leave before the socket is dropped.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// Bytes that a worker may have sent back for its probes, ...
+const PROBE_BUDGET: f64 = 48e6;
+/// ... and so many more each second.
+const PROBE_BUDGET_A_SECOND: f64 = 0.4e6;
 
-/// Numbers of workers of this process.
-static NEXT_WORKER: AtomicU64 = AtomicU64::new(1);
-
-pub async fn upgrade(State(shared): State<Arc<Shared>>, socket: WebSocketUpgrade) -> Response {
-    socket
-        .protocols([SUBPROTOCOL])
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(frame::MAX_FRAME)
-        .max_frame_size(frame::MAX_FRAME)
-        .on_upgrade(move |socket| serve(shared, socket))
+pub(super) async fn upgrade(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let largest = shared.largest_frame;
+    to_websocket(request, largest, move |socket, allowance| serve(shared, socket, allowance))
 }
 
-async fn serve(shared: Arc<Shared>, socket: WebSocket) {
+async fn serve(shared: Arc<Shared>, socket: Socket, allowance: Allowance) {
     let (mut sink, mut stream) = socket.split();
-    let hello = match timeout(HELLO, hello(&mut stream)).await {
+    let (place, replaced) = shared.hub.wait_for_hello();
+    let hello = tokio::select! {
+        hello = timeout(HELLO, hello(&mut stream, &allowance)) => hello,
+        // Others came meanwhile, and there is no more room for connections without a Hello.
+        () = replaced.cancelled() => return,
+    };
+    drop(place);
+    let hello = match hello {
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
         Ok(Err(refusal)) => {
-            let _ = shared.events.send(Event::Refused { worker: None, refusal: refusal.clone() }).await;
-            return refuse(&mut sink, &refusal).await;
+            let refused = Event::Refused { worker: None, refusal: refusal.clone() };
+            let _ = shared.events.send(refused).await;
+            let _ = timeout(FAREWELL, refuse(&mut sink, refusal)).await;
+            return;
         }
         Err(_) => {
             let detail = format!("no Hello came within {} s of connecting", HELLO.as_secs());
-            return refuse(&mut sink, &Refusal::Unexpected { message: "Silence".into(), detail }).await;
+            let refusal = Refusal::Unexpected { message: "Silence".into(), detail };
+            let _ = timeout(FAREWELL, refuse(&mut sink, refusal)).await;
+            return;
         }
     };
-    let worker = WorkerId(NEXT_WORKER.fetch_add(1, Ordering::Relaxed));
+    allowance.lift();
+    let worker = WorkerId(shared.next_worker.fetch_add(1, Ordering::Relaxed));
+    let span = tracing::info_span!("session", %worker);
+    run(&shared, worker, hello, sink, stream).instrument(span).await;
+}
+
+/// From the welcome to the end.
+async fn run(
+    shared: &Arc<Shared>,
+    worker: WorkerId,
+    hello: Hello,
+    sink: SplitSink<Socket, Message>,
+    mut stream: SplitStream<Socket>,
+) {
     let token = random_token();
-    let (control, control_queue) = mpsc::unbounded_channel();
+    let ended = CancellationToken::new();
+    let (control, control_queue) = Queue::new();
     let (relay, relay_queue) = RelayQueue::new();
-    shared.hub.connect(worker, token.clone(), Outbox { control, relay: relay.clone() });
-    let writer = tokio::spawn(write(sink, control_queue, relay_queue));
+    let outbox = Outbox { control: control.clone(), relay: relay.clone() };
+    shared.hub.connect(worker, token.clone(), outbox, ended.clone());
+    // Removes the worker from the hub and ends its token even if this task is dropped.
+    let connected = Connected { shared, worker, ended: ended.clone() };
+    let mut writer = tokio::spawn(write(sink, control_queue, relay_queue, ended.clone()).in_current_span());
     let why = match shared.events.send(Event::Joined { worker, hello, token }).await {
-        Ok(()) => read(&shared, worker, &relay, &mut stream).await,
+        Ok(()) => tokio::select! {
+            why = read(shared, worker, &relay, &mut stream) => why,
+            () = ended.cancelled() => Ok("the coordinator ended the session".into()),
+            _ = &mut writer => Ok("the connection broke".into()),
+        },
         Err(_) => Ok("the coordinator is going down".into()),
     };
-    match why {
-        Ok(why) => {
-            let _ = shared.events.send(Event::Gone { worker, why }).await;
-        }
+    let why = match why {
+        Ok(why) => why,
         Err(refusal) => {
             let why = refusal.to_string();
             let refused = Event::Refused { worker: Some(worker), refusal: refusal.clone() };
             let _ = shared.events.send(refused).await;
-            shared.hub.send(worker, Outgoing::Close(refusal));
-            let _ = shared.events.send(Event::Gone { worker, why }).await;
+            control.send(Outgoing::Close(refusal));
+            why
         }
-    }
+    };
+    tracing::debug!("ended: {why}");
+    let _ = shared.events.send(Event::Gone { worker, why }).await;
     drop(relay);
-    shared.hub.disconnect(worker);
-    // The writer ends by itself: its queues are closed, or it was told to close.
-    let _ = timeout(FAREWELL, writer).await;
+    drop(control);
+    drop(connected);
+    shared.blobs.abandon(worker).await;
+    // The writer ends by itself: it was told to close, or its queues are closed. A peer that reads nothing would hold it.
+    if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
+        writer.abort();
+    }
+}
+
+/// A worker's place in the hub.
+struct Connected<'a> {
+    shared: &'a Shared,
+    worker: WorkerId,
+    ended: CancellationToken,
+}
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.ended.cancel();
+        self.shared.hub.disconnect(self.worker);
+    }
 }
 
 /// The first message; None when the socket closes instead.
-async fn hello(stream: &mut SplitStream<WebSocket>) -> Result<Option<Hello>, Refusal> {
+async fn hello(stream: &mut SplitStream<Socket>, allowance: &Allowance) -> Result<Option<Hello>, Refusal> {
     while let Some(message) = stream.next().await {
         let message = match message {
             Ok(message) => message,
-            Err(e) => return broken(&e.to_string()).map(|_| None),
+            Err(_) if allowance.is_used_up() => {
+                let detail = "the first message must be Hello, and nothing may come before it".into();
+                return Err(Refusal::Unexpected { message: "Data".into(), detail });
+            }
+            Err(error) => return broken(&error).map(|_| None),
         };
         let Some(bytes) = binary(message)? else { continue };
         return match frame::decode(&bytes)?.message {
-            Message::Hello(hello) if hello.protocol == VERSION => Ok(Some(hello)),
-            Message::Hello(hello) => Err(Refusal::Version { theirs: hello.protocol, ours: VERSION }),
+            FromWorker::Up(Up::Hello(hello)) if hello.protocol == VERSION => Ok(Some(hello)),
+            FromWorker::Up(Up::Hello(hello)) => {
+                Err(Refusal::Version { theirs: hello.protocol, ours: VERSION })
+            }
             other => Err(Refusal::Unexpected {
                 message: other.name().into(),
                 detail: "the first message must be Hello".into(),
@@ -122,76 +171,105 @@ async fn hello(stream: &mut SplitStream<WebSocket>) -> Result<Option<Hello>, Ref
     Ok(None)
 }
 
-fn binary(message: Socket) -> Result<Option<Bytes>, Refusal> {
+fn binary(message: Message) -> Result<Option<Bytes>, Refusal> {
     match message {
-        Socket::Binary(bytes) => Ok(Some(bytes)),
-        Socket::Text(_) => {
+        Message::Binary(bytes) => Ok(Some(bytes)),
+        Message::Text(_) => {
             Err(Refusal::Malformed { detail: "text came where a binary frame is expected".into() })
         }
-        Socket::Ping(_) | Socket::Pong(_) | Socket::Close(_) => Ok(None),
+        Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => Ok(None),
     }
 }
 
-/// Read until the socket closes (Ok, with the reason) or something must be refused.
+/// Bytes that answers to probes may still take: a probe costs the one who asks as much as it costs here, but for its
+/// answer.
+struct ProbeBudget {
+    left: f64,
+    since: Instant,
+}
+
+impl ProbeBudget {
+    fn take(&mut self, bytes: u32) -> Result<(), Refusal> {
+        let earned = self.since.elapsed().as_secs_f64() * PROBE_BUDGET_A_SECOND;
+        self.since = Instant::now();
+        self.left = (self.left + earned).min(PROBE_BUDGET) - f64::from(bytes);
+        if self.left >= 0.0 {
+            return Ok(());
+        }
+        let detail = "it asks for more bytes than a measurement of a link takes".into();
+        Err(Refusal::Unexpected { message: "Probe".into(), detail })
+    }
+}
+
+/// Takes in what the worker sends until it leaves or is refused.
 async fn read(
     shared: &Shared,
     worker: WorkerId,
     own: &RelayQueue,
-    stream: &mut SplitStream<WebSocket>,
+    stream: &mut SplitStream<Socket>,
 ) -> Result<String, Refusal> {
     let closing = || Ok("the coordinator is going down".to_string());
     let mut heard = Instant::now();
+    let mut probes = ProbeBudget { left: PROBE_BUDGET, since: Instant::now() };
     loop {
         let message = match stream.next().await {
-            None => return Ok("the connection was closed".into()),
-            Some(Err(e)) => return broken(&e.to_string()),
-            Some(Ok(Socket::Close(_))) => return Ok("the connection was closed".into()),
+            None | Some(Ok(Message::Close(_))) => return Ok("the connection was closed".into()),
+            Some(Err(error)) => return broken(&error),
             Some(Ok(message)) => message,
         };
-        if let Socket::Pong(payload) = &message
-            && let Some(rtt) = round_trip(payload)
+        if let Message::Pong(payload) = &message
+            && let Some(round_trip) = round_trip(payload)
         {
-            let _ = shared.events.try_send(Event::Measured { worker, rtt });
+            let _ = shared.events.try_send(Event::PingMeasured { worker, round_trip });
         }
-        let Some(bytes) = binary(message)? else { continue };
-        let message = frame::decode(&bytes)?.message;
-        if message.sender() == Sender::Coordinator {
-            let detail = "only the coordinator says this".into();
-            return Err(Refusal::Unexpected { message: message.name().into(), detail });
-        }
-        if let Message::Probe(Probe { number, answer, .. }) = message {
-            let answer = Message::ProbeAnswer { number, padding: answer };
-            let padding = vec![0; answer.padding() as usize];
-            // Bounded like relayed frames: who asks for much and reads little is not read.
-            own.send(frame::encode(&answer, &padding)?.into()).await;
-            continue;
-        }
-        if message.tensor().is_none() {
-            shared.hub.count_up(worker, bytes.len() as u64);
-            heard = Instant::now();
-            if shared.events.send(Event::Said { worker, message }).await.is_err() {
-                return closing();
+        let Some(bytes) = binary(message)? else {
+            // A pong shows that somebody is there, as any message does.
+            if heard.elapsed() > HEARD {
+                heard = Instant::now();
+                let _ = shared.events.try_send(Event::Heard { worker });
             }
             continue;
-        }
-        if heard.elapsed() > HEARD {
-            heard = Instant::now();
-            let _ = shared.events.try_send(Event::Heard { worker });
-        }
-        if let Some(outbox) = shared.hub.admit(worker, &message, bytes.len())? {
-            // Waits while the receiver is slow. A receiver that has gone takes nothing.
-            outbox.relay.send(bytes).await;
+        };
+        let frame::Frame { message, payload } = frame::decode(&bytes)?;
+        match message {
+            FromWorker::Up(Up::Probe(Probe { number, answer, .. })) => {
+                probes.take(answer)?;
+                let message =
+                    ToWorker::from(protocol::message::Down::from(ProbeAnswer { number, padding: answer }));
+                let answer = frame::encode(&message, &vec![0; answer as usize])?;
+                // Bounded like relayed frames: who asks for much and reads little is not read.
+                own.send(answer.into()).await;
+            }
+            FromWorker::Up(message) => {
+                shared.hub.count_up(worker, bytes.len() as u64);
+                heard = Instant::now();
+                let leaving = matches!(message, Up::Leaving(_));
+                if shared.events.send(Event::Said { worker, message }).await.is_err() {
+                    return closing();
+                }
+                if leaving {
+                    return Ok("it left".into());
+                }
+            }
+            FromWorker::Relayed(message) => {
+                if heard.elapsed() > HEARD {
+                    heard = Instant::now();
+                    let _ = shared.events.try_send(Event::Heard { worker });
+                }
+                if let Some(outbox) = shared.hub.admit(worker, &message, payload, bytes.len() as u64)? {
+                    // Waits while the receiver is slow. A receiver that has gone takes nothing.
+                    outbox.relay.send(bytes).await;
+                }
+            }
         }
     }
 }
 
-/// tungstenite reports a too large message as an error of the stream.
-fn broken(error: &str) -> Result<String, Refusal> {
-    if error.contains("too long") || error.contains("too large") {
-        return Err(Refusal::Oversized {
-            bytes: frame::MAX_FRAME as u64 + 1,
-            limit: frame::MAX_FRAME as u64,
-        });
+/// What an error of the stream means. A frame that is too large is an error of it.
+fn broken(error: &SocketError) -> Result<String, Refusal> {
+    if let SocketError::Capacity(_) = error {
+        let limit = frame::MAX_FRAME as u64;
+        return Err(FrameError::Oversized { bytes: limit as usize + 1 }.into());
     }
     Ok(format!("the connection broke: {error}"))
 }
@@ -207,43 +285,54 @@ fn round_trip(payload: &[u8]) -> Option<Duration> {
     Some(Duration::from_nanos(clock().checked_sub(sent)?))
 }
 
-/// Write what is queued: the coordinator's own messages before relayed ones.
+/// Writes what is queued: the coordinator's own messages before relayed ones.
 ///
 /// An Apply must not wait behind tensors of the step after it, and frames of a plan that ended are told
 /// apart by their epoch; so the order between the queues does not matter otherwise.
 async fn write(
-    mut sink: SplitSink<WebSocket, Socket>,
+    mut sink: SplitSink<Socket, Message>,
     mut control: mpsc::UnboundedReceiver<Outgoing>,
     mut relay: mpsc::Receiver<Queued>,
+    ended: CancellationToken,
 ) {
     let mut pings = interval(PING);
     loop {
         let frame = tokio::select! {
             biased;
             outgoing = control.recv() => match outgoing {
-                Some(Outgoing::Frame(bytes)) => Socket::Binary(bytes),
-                Some(Outgoing::Close(refusal)) => return refuse(&mut sink, &refusal).await,
+                Some(Outgoing::Frame(queued)) => {
+                    if sink.send(Message::Binary(queued.bytes.clone())).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Some(Outgoing::Close(refusal)) => {
+                    let _ = timeout(FAREWELL, refuse(&mut sink, refusal)).await;
+                    ended.cancel();
+                    return;
+                }
                 None => break,
             },
             Some(queued) = relay.recv() => {
                 // Its room is given back once it is written.
-                if sink.send(Socket::Binary(queued.bytes)).await.is_err() {
+                if sink.send(Message::Binary(queued.bytes)).await.is_err() {
                     return;
                 }
                 continue;
             }
-            _ = pings.tick() => Socket::Ping(Bytes::copy_from_slice(&clock().to_le_bytes())),
+            _ = pings.tick() => Message::Ping(Bytes::copy_from_slice(&clock().to_le_bytes())),
         };
         if sink.send(frame).await.is_err() {
             return;
         }
     }
-    let _ = sink.close().await;
+    let _ = timeout(FAREWELL, sink.close()).await;
 }
 
-async fn refuse(sink: &mut SplitSink<WebSocket, Socket>, refusal: &Refusal) {
-    if let Ok(bytes) = frame::encode(&Message::Refuse(refusal.clone()), &[]) {
-        let _ = sink.send(Socket::Binary(bytes.into())).await;
+async fn refuse(sink: &mut SplitSink<Socket, Message>, refusal: Refusal) {
+    let message = ToWorker::from(protocol::message::Down::from(Refuse(refusal)));
+    if let Ok(bytes) = frame::encode(&message, &[]) {
+        let _ = sink.send(Message::Binary(bytes.into())).await;
     }
     let _ = sink.close().await;
 }

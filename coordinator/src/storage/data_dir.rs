@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::write_atomically;
-use crate::{config::RunConfig, data::tokenizer::SavedTokenizer, token::random_token};
+use crate::{
+    config::RunConfig,
+    data::{Dataset, tokenizer::SavedTokenizer},
+    server::token::random_token,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
@@ -73,11 +77,17 @@ impl DataDir {
     }
 
     /// Note the run. Done last, once everything it needs is there: a folder without it holds no run.
-    pub fn note_run(&self, config: &RunConfig, tokenizer: &SavedTokenizer) -> Result<(), DataDirError> {
+    pub fn note_run(
+        &self,
+        config: &RunConfig,
+        dataset: &Dataset,
+        tokenizer: &SavedTokenizer,
+    ) -> Result<(), DataDirError> {
         let unwritable = |source| DataDirError::Unwritable { path: self.root.clone(), source };
         let damaged = |detail: String| DataDirError::Damaged { path: self.root.clone(), detail };
         let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| damaged(e.to_string()))?;
         write_atomically(&self.tokenizer_file(), &tokenizer).map_err(unwritable)?;
+        write_atomically(&self.text_file(), dataset.source_hash().as_bytes()).map_err(unwritable)?;
         let text = config.to_toml().map_err(|e| damaged(e.to_string()))?;
         write_atomically(&self.config_file(), text.as_bytes()).map_err(unwritable)
     }
@@ -107,6 +117,24 @@ impl DataDir {
         Ok(())
     }
 
+    /// Whether the text is the one that the run began with.
+    ///
+    /// # Errors
+    /// [`DataDirError::OtherRun`] when it has changed.
+    pub fn same_text(&self, dataset: &Dataset) -> Result<(), DataDirError> {
+        match fs::read_to_string(self.text_file()) {
+            Ok(before) if before.trim() != dataset.source_hash() => {
+                Err(DataDirError::OtherRun { path: self.root.clone(), what: "text in data.source" })
+            }
+            // A folder of an older program does not know.
+            _ => Ok(()),
+        }
+    }
+
+    fn text_file(&self) -> PathBuf {
+        self.root.join("text.blake3")
+    }
+
     /// Bearer token of the organizer, the same for the life of the folder.
     pub fn organizer_token(&self) -> Result<String, DataDirError> {
         let path = self.root.join("organizer.token");
@@ -119,10 +147,6 @@ impl DataDir {
         write_atomically(&path, token.as_bytes())
             .map_err(|source| DataDirError::Unwritable { path: self.root.clone(), source })?;
         Ok(token)
-    }
-
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 
     fn config_file(&self) -> PathBuf {

@@ -9,7 +9,8 @@ use std::{
 
 use rusqlite::Connection;
 
-use crate::run::event::Record;
+use control::Record;
+use protocol::view::CurvePoint;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EventLogError {
@@ -24,7 +25,29 @@ pub struct EventLog {
     writer: Option<JoinHandle<()>>,
 }
 
+/// What an earlier process has left in the log.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// Largest number of a worker; 0 without one.
+    pub last_worker: u64,
+    /// The learning curve.
+    pub curve: Vec<CurvePoint>,
+}
+
 impl EventLog {
+    /// What earlier processes wrote; nothing where there is no log.
+    ///
+    /// # Errors
+    /// A log that is there and cannot be read.
+    pub fn read(path: &Path) -> Result<Past, EventLogError> {
+        if !path.exists() {
+            return Ok(Past::default());
+        }
+        let opened = |source| EventLogError::Open { path: path.to_path_buf(), source };
+        let connection = Connection::open(path).map_err(opened)?;
+        read_past(&connection).map_err(opened)
+    }
+
     pub fn open(path: &Path) -> Result<Self, EventLogError> {
         let opened = |source| EventLogError::Open { path: path.to_path_buf(), source };
         let connection = Connection::open(path).map_err(opened)?;
@@ -64,6 +87,24 @@ impl Drop for EventLog {
     }
 }
 
+fn read_past(connection: &Connection) -> Result<Past, rusqlite::Error> {
+    let mut past = Past::default();
+    let mut query = connection.prepare(
+        "SELECT record FROM events WHERE what IN
+         ('worker_joined', 'step_done', 'validated', 'round_closed', 'evaluated', 'point') ORDER BY id",
+    )?;
+    let mut rows = query.query(())?;
+    while let Some(row) = rows.next()? {
+        let text: String = row.get(0)?;
+        match serde_json::from_str(&text) {
+            Ok(Record::WorkerJoined { worker, .. }) => past.last_worker = past.last_worker.max(worker.0),
+            Ok(Record::Point { point }) => past.curve.push(point),
+            _ => {}
+        }
+    }
+    Ok(past)
+}
+
 /// Write whatever has come, many records to a transaction when they come fast.
 fn write(mut connection: Connection, records: &mpsc::Receiver<(i64, Record)>) {
     while let Ok(first) = records.recv() {
@@ -91,7 +132,7 @@ fn append(connection: &mut Connection, batch: &[(i64, Record)]) -> Result<(), Bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::event::WorkerId;
+    use protocol::worker_id::WorkerId;
 
     #[test]
     fn what_is_appended_is_there_after_the_log_is_closed_in_order() {

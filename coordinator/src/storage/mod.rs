@@ -11,11 +11,13 @@
 //!            checkpoints/        whole models, as safetensors that transformers reads
 //! ```
 
-pub mod checkpoint;
-pub mod data_dir;
-pub mod event_log;
-pub mod rounds;
-pub mod snapshots;
+pub(crate) mod blob_store;
+pub(crate) mod checkpoint;
+pub(crate) mod data_dir;
+pub(crate) mod event_log;
+pub(crate) mod rounds;
+pub(crate) mod snapshots;
+pub(crate) mod watch;
 
 use std::{
     fs::{self, File},

@@ -8,8 +8,9 @@ use std::{
 
 use protocol::blob::BlobHash;
 
+use super::blob_store::BlobStore;
 use super::{remove, write_atomically};
-use crate::rounds::RoundManifest;
+use control::block::RoundManifest;
 
 fn file(folder: &Path, round: u64) -> PathBuf {
     folder.join(format!("round-{round:08}.json"))
@@ -27,6 +28,39 @@ pub fn list(folder: &Path) -> io::Result<Vec<RoundManifest>> {
         .collect();
     manifests.sort_by_key(|manifest: &RoundManifest| manifest.published.round);
     Ok(manifests)
+}
+
+/// The newest manifest whose blobs are all whole. What is newer and damaged is said aloud.
+///
+/// # Errors
+/// A folder that cannot be read; manifests of which not one is whole.
+pub async fn newest_good(folder: &Path, blobs: &BlobStore) -> anyhow::Result<Option<RoundManifest>> {
+    let manifests = list(folder)?;
+    let there_are_some = !manifests.is_empty();
+    for manifest in manifests.into_iter().rev() {
+        let mut damaged = None;
+        for blob in manifest.published.blobs().collect::<Vec<_>>() {
+            if !blobs.is_whole(blob).await? {
+                damaged = Some(blob.hash);
+                break;
+            }
+        }
+        match damaged {
+            None => return Ok(Some(manifest)),
+            Some(blob) => tracing::warn!(
+                "the snapshot of round {} cannot be used: the blob {blob} is missing or damaged; going back to the one \
+                 before",
+                manifest.published.round
+            ),
+        }
+    }
+    anyhow::ensure!(
+        !there_are_some,
+        "every snapshot in {} has missing or damaged blobs; restore the folder `blobs` beside it, or begin anew in \
+         another folder",
+        folder.display()
+    );
+    Ok(None)
 }
 
 /// Forget all but the newest `keep` manifests; gives the blobs that only forgotten ones name, and those that are still

@@ -8,8 +8,9 @@ use std::{
 
 use protocol::blob::BlobHash;
 
+use super::blob_store::BlobStore;
 use super::{remove, write_atomically};
-use crate::run::snapshot::Manifest;
+use control::pipeline::Manifest;
 
 fn file(folder: &Path, steps_done: u64) -> PathBuf {
     folder.join(format!("step-{steps_done:08}.json"))
@@ -27,6 +28,39 @@ pub fn list(folder: &Path) -> io::Result<Vec<Manifest>> {
         .collect();
     manifests.sort_by_key(|m: &Manifest| m.steps_done);
     Ok(manifests)
+}
+
+/// The newest manifest whose blobs are all whole. What is newer and damaged is said aloud.
+///
+/// # Errors
+/// A folder that cannot be read; manifests of which not one is whole.
+pub async fn newest_good(folder: &Path, blobs: &BlobStore) -> anyhow::Result<Option<Manifest>> {
+    let manifests = list(folder)?;
+    let there_are_some = !manifests.is_empty();
+    for manifest in manifests.into_iter().rev() {
+        let mut damaged = None;
+        for blob in manifest.parts.iter().map(|part| part.blob).collect::<Vec<_>>() {
+            if !blobs.is_whole(blob).await? {
+                damaged = Some(blob.hash);
+                break;
+            }
+        }
+        match damaged {
+            None => return Ok(Some(manifest)),
+            Some(blob) => tracing::warn!(
+                "the snapshot of step {} cannot be used: the blob {blob} is missing or damaged; going back to the one \
+                 before",
+                manifest.steps_done
+            ),
+        }
+    }
+    anyhow::ensure!(
+        !there_are_some,
+        "every snapshot in {} has missing or damaged blobs; restore the folder `blobs` beside it, or begin anew in \
+         another folder",
+        folder.display()
+    );
+    Ok(None)
 }
 
 /// Forget what is older than the newest `keep` manifests up to `accepted`, the one a run would go back to; gives
@@ -51,12 +85,17 @@ mod tests {
     use protocol::{blob::BlobRef, spec::ModelSpec};
 
     use super::*;
-    use crate::run::snapshot::SnapshotPart;
+    use control::pipeline::SnapshotPart;
+    use protocol::worker_id::WorkerId;
 
     fn manifest(steps_done: u64, parts: &[&str]) -> Manifest {
         let model =
             ModelSpec { vocabulary: 2, positions: 2, width: 2, heads: 1, layers: 1, tie_embeddings: false };
-        let part = |text: &&str| SnapshotPart { blob: BlobRef::of(text.as_bytes()), holds: vec![] };
+        let part = |text: &&str| SnapshotPart {
+            blob: BlobRef::of(text.as_bytes()),
+            holds: vec![],
+            worker: WorkerId(1),
+        };
         let parts = parts.iter().map(part).collect();
         Manifest { steps_done, epoch: 1, model, micro_batches: 1, state: String::new(), parts }
     }

@@ -1,26 +1,34 @@
-//! The weights between rounds: every delta is checked before it touches them, and what passes is averaged.
+//! The aggregation server: keeps the weights of block mode between rounds, checks every delta before it
+//! touches them, and averages those that pass.
+//!
+//! A delta must be of this round, block and base, of the run's encoding and shapes, finite and of no absurd
+//! size ([`protocol::delta::decode`]); not a copy of another's numbers, not all zeros, and not longer than a
+//! multiple of the typical length. Lengths are compared with those of the block's last round as deltas
+//! arrive, and once more with those of the same round when it ends.
 
 use std::collections::{BTreeMap, HashMap};
 
-use engine::{
-    aggregate::{AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm},
-    block::{BlockError, Weights},
-    parameters::ParameterError,
-};
 use protocol::{
     blob::{BlobHash, BlobRef},
-    delta::{DeltaExpectation, decode},
+    delta::{DeltaEncoding, DeltaExpectation, DeltaRefusal, decode},
+    published::Published,
     spec::RunSpec,
+    worker_id::WorkerId,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaRefusal, Published};
-use crate::run::event::WorkerId;
+use super::{AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm};
+use crate::{
+    denoiser::{BlockError, Weights},
+    parameters::ParameterError,
+};
 
 /// How deltas become weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
+    /// How the deltas of a round become one.
     pub aggregator: Aggregator,
+    /// How that one moves the weights.
     pub outer: OuterStep,
     /// Largest size of one number of a delta.
     pub largest: f32,
@@ -30,25 +38,30 @@ pub struct Rules {
     pub suspicious: bool,
 }
 
-/// Why the weights could not be kept.
+/// Why the weights could not be made, published or moved.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum KeeperError {
+pub enum ServerError {
+    /// A run that is not in block mode, or files of another one.
     #[error(transparent)]
     Block(#[from] BlockError),
+    /// Files that cannot be written.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
+    /// Deltas of different lengths.
     #[error("the deltas could not be averaged: {0}")]
     Aggregate(#[from] AggregateError),
+    /// The file beside the weights.
     #[error("the state of the outer step is damaged: {0}")]
     Outer(String),
+    /// Weights of NaN or infinity after a round.
     #[error(
         "the average of the deltas is not finite; lower training.learning_rate or rounds.outer_learning_rate"
     )]
     NotFinite,
 }
 
-/// Deltas that have passed, of one worker.
-struct Passed {
+/// One worker's delta that has passed the checks.
+struct CheckedDelta {
     block: u32,
     /// Numbers for the table, then for the block, flat.
     table: Vec<f32>,
@@ -57,22 +70,23 @@ struct Passed {
     norm: f64,
 }
 
-/// What goes on from round to round beside the weights.
+/// State of the outer step of the table or of one block, kept from round to round beside the weights.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Memory {
+struct OuterState {
+    /// As [`Outer::momentum`].
     momentum: Option<Vec<f32>>,
     /// The last aggregate, where centred clipping starts.
     last: Option<Vec<f32>>,
 }
 
-/// The weights with their outer step, and the deltas of the round under way.
-pub struct Keeper {
+/// The weights with their outer step, and the deltas of the round in progress.
+pub struct Server {
     rules: Rules,
     weights: Weights,
     /// Of the table, then of each block.
-    memories: Vec<Memory>,
-    passed: BTreeMap<WorkerId, Passed>,
-    /// Bodies of all deltas that passed, and whose they were.
+    outer_states: Vec<OuterState>,
+    checked: BTreeMap<WorkerId, CheckedDelta>,
+    /// Hashes of the numbers of all deltas that passed, and who sent them first.
     bodies: HashMap<BlobHash, WorkerId>,
     /// Median length of each block's deltas in its last round.
     typical: Vec<Option<f64>>,
@@ -81,12 +95,16 @@ pub struct Keeper {
 
 /// Files to publish.
 pub struct Files {
+    /// Each block's own parameters, as safetensors.
     pub blocks: Vec<Vec<u8>>,
+    /// The shared table, as safetensors.
     pub table: Vec<u8>,
+    /// State of the outer step; None where it needs none.
     pub outer: Option<Vec<u8>>,
 }
 
 impl Files {
+    /// How the weights of these files are announced, after so many rounds.
     pub fn published(&self, round: u64) -> Published {
         Published {
             round,
@@ -96,6 +114,7 @@ impl Files {
         }
     }
 
+    /// Every file: the blocks', the table's, then the outer state's.
     pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.blocks.iter().chain([&self.table]).chain(&self.outer)
     }
@@ -110,54 +129,61 @@ pub struct Averaged {
     pub dropped: Vec<(WorkerId, DeltaRefusal)>,
 }
 
-impl Keeper {
+impl Server {
+    /// With the initial weights of this seed.
+    ///
     /// # Errors
     ///
-    /// [`KeeperError::Block`] for a run that is not in block mode.
-    pub fn draw(run: &RunSpec, seed: u64, rules: Rules) -> Result<Keeper, KeeperError> {
-        Ok(Keeper::new(run, Weights::draw(run, seed)?, rules, None))
+    /// [`ServerError::Block`] for a run that is not in block mode.
+    pub fn draw(run: &RunSpec, seed: u64, rules: Rules) -> Result<Server, ServerError> {
+        Ok(Server::new(run, Weights::draw(run, seed)?, rules, None))
     }
 
     /// From published files: blocks and table, and the outer state if there was one.
     ///
     /// # Errors
     ///
-    /// [`KeeperError`] for files that are damaged or of another run.
+    /// [`ServerError`] for files that are damaged or of another run.
     pub fn resume<B: AsRef<[u8]>>(
         run: &RunSpec,
         files: &[B],
         outer: Option<&[u8]>,
         rules: Rules,
-    ) -> Result<Keeper, KeeperError> {
-        let memories = match outer {
+    ) -> Result<Server, ServerError> {
+        let outer_states: Option<Vec<OuterState>> = match outer {
             Some(bytes) => {
-                Some(postcard::from_bytes(bytes).map_err(|error| KeeperError::Outer(error.to_string()))?)
+                Some(postcard::from_bytes(bytes).map_err(|error| ServerError::Outer(error.to_string()))?)
             }
             None => None,
         };
-        Ok(Keeper::new(run, Weights::import(run, files)?, rules, memories))
+        let weights = Weights::import(run, files)?;
+        let expected = weights.blocks.len() + 1;
+        if let Some(found) = outer_states.as_ref().map(Vec::len).filter(|found| *found != expected) {
+            return Err(ServerError::Outer(format!("it is of {found} tensors, not of {expected}")));
+        }
+        Ok(Server::new(run, weights, rules, outer_states))
     }
 
-    fn new(run: &RunSpec, weights: Weights, rules: Rules, memories: Option<Vec<Memory>>) -> Keeper {
+    fn new(run: &RunSpec, weights: Weights, rules: Rules, outer_states: Option<Vec<OuterState>>) -> Server {
         let blocks = weights.blocks.len();
-        let memories = memories
-            .filter(|memories| memories.len() == blocks + 1)
-            .unwrap_or_else(|| vec![Memory::default(); blocks + 1]);
-        Keeper {
+        let outer_states = outer_states.unwrap_or_else(|| vec![OuterState::default(); blocks + 1]);
+        Server {
             rules,
             weights,
-            memories,
-            passed: BTreeMap::new(),
+            outer_states,
+            checked: BTreeMap::new(),
             bodies: HashMap::new(),
             typical: vec![None; blocks],
             run: run.clone(),
         }
     }
 
+    /// The weights as they are.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
+    /// What is trained.
     pub fn run(&self) -> &RunSpec {
         &self.run
     }
@@ -166,16 +192,17 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// [`KeeperError::Parameters`] when they cannot be written.
-    pub fn files(&self) -> Result<Files, KeeperError> {
+    /// [`ServerError::Parameters`] when they cannot be written.
+    pub fn files(&self) -> Result<Files, ServerError> {
         let blocks = (0..self.weights.blocks.len() as u32)
             .map(|block| self.weights.block_file(block))
             .collect::<Result<_, _>>()?;
-        let nothing = self.memories.iter().all(|memory| *memory == Memory::default());
+        let nothing = self.outer_states.iter().all(|state| *state == OuterState::default());
         let outer = match nothing {
             true => None,
             false => Some(
-                postcard::to_stdvec(&self.memories).map_err(|error| KeeperError::Outer(error.to_string()))?,
+                postcard::to_stdvec(&self.outer_states)
+                    .map_err(|error| ServerError::Outer(error.to_string()))?,
             ),
         };
         Ok(Files { blocks, table: self.weights.table_file()?, outer })
@@ -195,13 +222,15 @@ impl Keeper {
         bytes: &[u8],
     ) -> Result<f64, DeltaRefusal> {
         let round = published.round;
-        let Some(base) = published.blocks.get(block as usize) else {
+        let (Some(base), Some(&typical)) =
+            (published.blocks.get(block as usize), self.typical.get(block as usize))
+        else {
             return Err(DeltaRefusal::NotAssigned { round });
         };
-        if self.passed.contains_key(&worker) {
+        if self.checked.contains_key(&worker) {
             return Err(DeltaRefusal::Twice { round });
         }
-        let encoding = self.run.blocks.map_or(protocol::delta::DeltaEncoding::F32, |blocks| blocks.delta);
+        let encoding = self.run.blocks.map_or(DeltaEncoding::F32, |blocks| blocks.delta);
         let expectation = DeltaExpectation {
             round,
             block,
@@ -224,11 +253,11 @@ impl Keeper {
         if self.rules.suspicious && length == 0.0 {
             return Err(DeltaRefusal::Empty);
         }
-        if let Some(typical) = self.typical[block as usize] {
+        if let Some(typical) = typical {
             self.check_norm(length, typical)?;
         }
         self.bodies.insert(delta.body, worker);
-        self.passed.insert(worker, Passed { block, table, own, norm: length });
+        self.checked.insert(worker, CheckedDelta { block, table, own, norm: length });
         Ok(length)
     }
 
@@ -246,43 +275,47 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// [`KeeperError::NotFinite`]; the weights are as before then.
-    pub fn average(&mut self, accepted: &[WorkerId]) -> Result<Averaged, KeeperError> {
-        let mut passed = std::mem::take(&mut self.passed);
-        passed.retain(|worker, _| accepted.contains(worker));
+    /// [`ServerError::NotFinite`]; the weights are as before then.
+    pub fn average(&mut self, accepted: &[WorkerId]) -> Result<Averaged, ServerError> {
+        let mut deltas = std::mem::take(&mut self.checked);
+        deltas.retain(|worker, _| accepted.contains(worker));
         let blocks = self.weights.blocks.len();
         let mut averaged = Averaged { updated: vec![false; blocks], dropped: Vec::new() };
         for block in 0..blocks as u32 {
-            // Beside at least two others a stranger is known even in the first round.
-            let norms: Vec<f64> = passed.values().filter(|p| p.block == block).map(|p| p.norm).collect();
+            // Beside at least two others an outlier shows even in the first round, which has no typical length yet.
+            let norms: Vec<f64> =
+                deltas.values().filter(|delta| delta.block == block).map(|delta| delta.norm).collect();
             if norms.len() < 3 {
                 continue;
             }
             let typical = median(&norms);
-            passed.retain(|worker, p| match (p.block == block).then(|| self.check_norm(p.norm, typical)) {
-                Some(Err(refusal)) => {
-                    averaged.dropped.push((*worker, refusal));
-                    false
+            deltas.retain(|worker, delta| {
+                match (delta.block == block).then(|| self.check_norm(delta.norm, typical)) {
+                    Some(Err(refusal)) => {
+                        averaged.dropped.push((*worker, refusal));
+                        false
+                    }
+                    _ => true,
                 }
-                _ => true,
             });
         }
 
         // On copies, so that a failure leaves everything as it was.
-        let (mut weights, mut memories) = (self.weights.clone(), self.memories.clone());
+        let (mut weights, mut outer_states) = (self.weights.clone(), self.outer_states.clone());
         let mut typical = self.typical.clone();
-        let all: Vec<&[f32]> = passed.values().map(|p| p.table.as_slice()).collect();
+        let all: Vec<&[f32]> = deltas.values().map(|delta| delta.table.as_slice()).collect();
         if !all.is_empty() {
-            self.step(&mut weights.table, &mut memories[0], &all)?;
+            self.step(&mut weights.table, &mut outer_states[0], &all)?;
         }
         for block in 0..blocks {
-            let of_block: Vec<&Passed> = passed.values().filter(|p| p.block as usize == block).collect();
+            let of_block: Vec<&CheckedDelta> =
+                deltas.values().filter(|delta| delta.block as usize == block).collect();
             if of_block.is_empty() {
                 continue;
             }
-            let deltas: Vec<&[f32]> = of_block.iter().map(|p| p.own.as_slice()).collect();
+            let own: Vec<&[f32]> = of_block.iter().map(|delta| delta.own.as_slice()).collect();
             let mut flat = weights.blocks[block].concat();
-            self.step(&mut flat, &mut memories[block + 1], &deltas)?;
+            self.step(&mut flat, &mut outer_states[block + 1], &own)?;
             let mut rest = flat.as_slice();
             for tensor in &mut weights.blocks[block] {
                 let (values, after) = rest.split_at(tensor.len());
@@ -290,22 +323,22 @@ impl Keeper {
                 rest = after;
             }
             averaged.updated[block] = true;
-            typical[block] = Some(median(&of_block.iter().map(|p| p.norm).collect::<Vec<_>>()));
+            typical[block] = Some(median(&of_block.iter().map(|delta| delta.norm).collect::<Vec<_>>()));
         }
         self.weights = weights;
-        self.memories = memories;
+        self.outer_states = outer_states;
         self.typical = typical;
         Ok(averaged)
     }
 
-    fn step(&self, theta: &mut [f32], memory: &mut Memory, deltas: &[&[f32]]) -> Result<(), KeeperError> {
-        let mean = aggregate(&self.rules.aggregator, deltas, memory.last.as_deref())?;
-        let mut outer = Outer::resume(self.rules.outer, memory.momentum.take());
+    fn step(&self, theta: &mut [f32], state: &mut OuterState, deltas: &[&[f32]]) -> Result<(), ServerError> {
+        let mean = aggregate(&self.rules.aggregator, deltas, state.last.as_deref())?;
+        let mut outer = Outer::resume(self.rules.outer, state.momentum.take());
         outer.step(theta, &mean)?;
-        memory.momentum = outer.momentum().map(<[f32]>::to_vec);
+        state.momentum = outer.momentum().map(<[f32]>::to_vec);
         if matches!(self.rules.aggregator, Aggregator::CentredClip { .. }) {
-            memory.last = Some(mean);
+            state.last = Some(mean);
         }
-        if theta.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(KeeperError::NotFinite) }
+        if theta.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(ServerError::NotFinite) }
     }
 }

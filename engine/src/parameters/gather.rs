@@ -6,11 +6,10 @@ use protocol::blob::BlobHash;
 use safetensors::{SafeTensors, tensor::TensorView};
 
 use super::{
-    ParameterError,
+    ParameterError, ParameterShape,
     export::{Entry, write},
-    import::floats,
+    import::checked,
 };
-use crate::shapes::ParameterShape;
 
 fn open<B: AsRef<[u8]>>(files: &[B]) -> Result<Vec<SafeTensors<'_>>, ParameterError> {
     files
@@ -34,25 +33,11 @@ pub(crate) fn gather<B: AsRef<[u8]>>(
             .iter()
             .find_map(|file| file.tensor(name).ok())
             .ok_or_else(|| ParameterError::Missing(name.clone()))?;
-        check(name, shape, &view)?;
+        checked(name, shape, &view)?;
         let entry = Entry { dtype: view.dtype(), shape: shape.clone(), bytes: Cow::Borrowed(view.data()) };
         entries.push((name.clone(), entry));
     }
     write(entries, metadata)
-}
-
-/// As when it is imported: the right shape, and finite floats.
-fn check(name: &str, shape: &[usize], view: &TensorView<'_>) -> Result<(), ParameterError> {
-    if view.shape() != shape {
-        let (found, expected) = (view.shape().to_vec(), shape.to_vec());
-        return Err(ParameterError::Shape { name: name.into(), found, expected });
-    }
-    let values = floats(view)
-        .ok_or_else(|| ParameterError::Kind { name: name.into(), found: format!("{:?}", view.dtype()) })?;
-    match values.iter().all(|value| value.is_finite()) {
-        true => Ok(()),
-        false => Err(ParameterError::NotFinite(name.into())),
-    }
 }
 
 /// Hash of every tensor's name, kind, shape and bytes, in the order of the names. A tensor that several parts have

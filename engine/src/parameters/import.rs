@@ -4,10 +4,9 @@ use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
-    Loaded, ParameterError,
+    Loaded, ParameterError, ParameterShape,
     export::{ADAM_STEPS, STEPS, first_moment, scale_of, second_moment},
 };
-use crate::shapes::ParameterShape;
 
 pub(super) struct Imported {
     /// In the order asked for.
@@ -126,11 +125,20 @@ fn moment(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<(Vec<f32>, 
 
 fn load(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, ParameterError> {
     let view = find(files, name).ok_or_else(|| ParameterError::Missing(name.into()))?;
+    checked(name, shape, &view)
+}
+
+/// The numbers of a tensor that must have this shape and be finite floats.
+pub(super) fn checked(
+    name: &str,
+    shape: &[usize],
+    view: &TensorView<'_>,
+) -> Result<Vec<f32>, ParameterError> {
     if view.shape() != shape {
         let (found, expected) = (view.shape().to_vec(), shape.to_vec());
         return Err(ParameterError::Shape { name: name.into(), found, expected });
     }
-    let values = floats(&view)
+    let values = floats(view)
         .ok_or_else(|| ParameterError::Kind { name: name.into(), found: format!("{:?}", view.dtype()) })?;
     if values.iter().all(|value| value.is_finite()) {
         Ok(values)
@@ -140,7 +148,7 @@ fn load(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, Par
 }
 
 /// The numbers of a tensor of F32, F16 or BF16; None for any other kind.
-pub(crate) fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
+fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
     let bytes = view.data();
     let pairs = || bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
     match view.dtype() {

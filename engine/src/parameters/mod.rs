@@ -1,44 +1,62 @@
 //! The parameters of a stage, with their accumulated gradients and AdamW state.
 
-mod burn_store;
+mod burn_parameter;
+mod cpu_parameter;
 mod export;
 mod gather;
-mod host_store;
 mod import;
+mod shape;
 
 use std::borrow::Cow;
 
-use protocol::spec::{Hop, ModelSpec, Moments, OptimizerSpec};
+use protocol::spec::Moments;
 
-pub(crate) use burn_store::{BurnParameter, read};
+pub(crate) use burn_parameter::{BurnParameter, BurnUpdate, read};
+pub(crate) use cpu_parameter::{CpuParameter, CpuUpdate};
 pub(crate) use export::{Entry, entry, write};
 pub(crate) use gather::{digest, gather};
-pub(crate) use host_store::HostParameter;
 pub(crate) use import::values;
+pub use shape::ParameterShape;
 
-use crate::{
-    device::Device,
-    init,
-    shapes::{self, ParameterShape},
-};
+use crate::device::Device;
 
 /// Why parameters cannot be loaded, read or updated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ParameterError {
+    /// A tensor that no file has.
     #[error("the weights hold no tensor `{0}`")]
     Missing(String),
+    /// A tensor of another shape, as of another model.
     #[error("tensor `{name}` has shape {found:?} where the model needs {expected:?}")]
-    Shape { name: String, found: Vec<usize>, expected: Vec<usize> },
+    Shape {
+        /// Of the tensor.
+        name: String,
+        /// In the file.
+        found: Vec<usize>,
+        /// By the model.
+        expected: Vec<usize>,
+    },
+    /// A tensor of something else than F32, F16 or BF16.
     #[error("tensor `{name}` holds {found} numbers where floats are needed")]
-    Kind { name: String, found: String },
+    Kind {
+        /// Of the tensor.
+        name: String,
+        /// The kind of its numbers, as safetensors calls it.
+        found: String,
+    },
+    /// A tensor with NaN or infinity.
     #[error("tensor `{0}` holds a number that is not finite")]
     NotFinite(String),
+    /// A file that is damaged or of another kind.
     #[error("the weights are not a safetensors file: {0}")]
     Format(String),
+    /// Parts of different steps.
     #[error("the parts of the snapshot disagree about {0}")]
     Disagree(&'static str),
+    /// An update before every parameter took part in a backward pass.
     #[error("parameter `{0}` has no gradient to update it by")]
     NoGradient(String),
+    /// Reading from the device failed, in the device's words.
     #[error("reading from the device failed: {0}")]
     Device(String),
 }
@@ -46,11 +64,13 @@ pub enum ParameterError {
 /// What [`ParameterSet::read`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
+    /// The parameter itself.
     Value,
     /// Sum over the micro-batches since the last update; zeros when there were none.
     Gradient,
-    /// AdamW's m and v; zeros before the first update.
+    /// AdamW's m; zeros before the first update.
     FirstMoment,
+    /// AdamW's v; zeros before the first update.
     SecondMoment,
 }
 
@@ -68,7 +88,7 @@ pub struct ParameterSet {
 
 /// The numbers, one entry per shape.
 pub(crate) enum Store {
-    Host(Vec<HostParameter>),
+    Cpu(Vec<CpuParameter>),
     Burn(Vec<BurnParameter>),
 }
 
@@ -79,45 +99,10 @@ pub(crate) struct Loaded {
 }
 
 impl ParameterSet {
-    /// Draws the initial weights of what `hops` hold. The same seed gives the same bits on every device and
-    /// under every partition.
-    pub fn draw(model: &ModelSpec, hops: &[Hop], seed: u64, device: &Device) -> ParameterSet {
-        ParameterSet::draw_shapes(shapes::of_hops(model, hops), seed, device)
-    }
-
     /// Draws the initial values of any parameters.
     pub(crate) fn draw_shapes(shapes: Vec<ParameterShape>, seed: u64, device: &Device) -> ParameterSet {
-        let loaded = shapes.iter().map(|shape| Loaded { value: init::draw(shape, seed), moments: None });
-        let store = Store::new(loaded, device);
-        ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
-    }
-
-    /// Small numbers made fast, for benchmarks: drawing a large table costs more than timing it.
-    pub(crate) fn cheap(model: &ModelSpec, hops: &[Hop], device: &Device) -> ParameterSet {
-        let shapes = shapes::of_hops(model, hops);
-        let value =
-            |shape: &ParameterShape| (0..shape.len()).map(|i| (i % 97) as f32 * 4e-4 - 0.02).collect();
-        let loaded = shapes.iter().map(|shape| Loaded { value: value(shape), moments: None });
-        let store = Store::new(loaded, device);
-        ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
-    }
-
-    /// Takes what `hops` need from safetensors files that together hold at least that: parts of a snapshot,
-    /// or a checkpoint with Hugging Face's names, with or without the prefix `transformer.`.
-    ///
-    /// Moments are taken if the files have them for every parameter needed; AdamW starts afresh if they have
-    /// them for none.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError`] naming the tensor that is missing, has another shape or is not made of floats.
-    pub fn import<B: AsRef<[u8]>>(
-        model: &ModelSpec,
-        hops: &[Hop],
-        files: &[B],
-        device: &Device,
-    ) -> Result<ParameterSet, ParameterError> {
-        ParameterSet::import_shapes(shapes::of_hops(model, hops), files, device)
+        let values = shapes.iter().map(|shape| shape.draw(seed)).collect();
+        ParameterSet::untrained(shapes, values, device)
     }
 
     /// Takes any parameters from safetensors files that together hold them.
@@ -140,7 +125,7 @@ impl ParameterSet {
         let imported = import::import(&self.shapes, files)?;
         let values = imported.parameters.into_iter().map(|loaded| loaded.value);
         match &mut self.store {
-            Store::Host(parameters) => {
+            Store::Cpu(parameters) => {
                 parameters.iter_mut().zip(values).for_each(|(parameter, value)| parameter.replace(value));
             }
             Store::Burn(parameters) => {
@@ -154,15 +139,15 @@ impl ParameterSet {
     pub(crate) fn forget_moments(&mut self) {
         self.adam_steps = 0;
         match &mut self.store {
-            Store::Host(parameters) => parameters.iter_mut().for_each(HostParameter::forget_moments),
+            Store::Cpu(parameters) => parameters.iter_mut().for_each(CpuParameter::forget_moments),
             Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::forget_moments),
         }
     }
 
     /// Weights under their names and AdamW's state, as far as `moments` says, under `adam_m.<name>`,
-    /// `adam_v.<name>` and `adam_steps`, as a safetensors file. Moments in f16 have their scale beside them, under
-    /// `<moment>.scale`, and `adam_v` is then the square root. Its metadata has `steps`, the number of optimizer steps the
-    /// weights have seen. Equal parameters give equal bytes.
+    /// `adam_v.<name>` and `adam_steps`, as a safetensors file. Moments in f16 have their scale beside them,
+    /// under `<moment>.scale`, and `adam_v` is then the square root. Its metadata has `steps`, the number of
+    /// optimizer steps the weights have seen. Equal parameters give equal bytes.
     ///
     /// # Errors
     ///
@@ -186,82 +171,45 @@ impl ParameterSet {
         self.steps_done
     }
 
-    /// The numbers of parameter `index`, flat, row major.
+    /// The numbers of parameter `index`, in the order of [`ParameterSet::shapes`]: flat, row major.
     ///
     /// # Errors
     ///
     /// [`ParameterError::Device`] when reading fails.
     pub async fn read(&self, index: usize, quantity: Quantity) -> Result<Cow<'_, [f32]>, ParameterError> {
         match &self.store {
-            Store::Host(parameters) => Ok(parameters[index].read(quantity)),
+            Store::Cpu(parameters) => Ok(parameters[index].read(quantity)),
             Store::Burn(parameters) => Ok(Cow::Owned(parameters[index].read(quantity).await?)),
         }
     }
 
-    /// Sum of squares of all accumulated gradients; 0 when there are none.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError::Device`] when reading fails.
-    pub async fn squared_norm(&self) -> Result<f64, ParameterError> {
-        match &self.store {
-            Store::Host(parameters) => Ok(parameters.iter().map(HostParameter::squared_norm).sum()),
-            Store::Burn(parameters) => burn_store::squared_norm(parameters).await,
-        }
+    /// The first parameter without an accumulated gradient.
+    pub(crate) fn without_gradient(&self) -> Option<&ParameterShape> {
+        let index = match &self.store {
+            Store::Cpu(parameters) => parameters.iter().position(|parameter| parameter.gradient().is_none()),
+            Store::Burn(parameters) => parameters.iter().position(|parameter| parameter.gradient().is_none()),
+        };
+        index.map(|index| &self.shapes[index])
     }
 
-    /// One AdamW update with the accumulated gradients times `clip_scale`, which are then cleared.
-    ///
-    /// Formula, for t = 1, 2, ...: g = clip_scale * gradient; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-    /// w = w (1 - lr wd) if the shape has two or more dimensions;
-    /// w = w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon). Loshchilov and Hutter,
-    /// <https://arxiv.org/abs/1711.05101>, as in PyTorch's AdamW.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError::NoGradient`] when a parameter took part in no backward pass; nothing is updated.
-    pub fn apply(
-        &mut self,
-        clip_scale: f64,
-        learning_rate: f64,
-        optimizer: &OptimizerSpec,
-    ) -> Result<(), ParameterError> {
-        let without = match &self.store {
-            Store::Host(parameters) => parameters.iter().position(|parameter| !parameter.has_gradient()),
-            Store::Burn(parameters) => parameters.iter().position(|parameter| !parameter.has_gradient()),
-        };
-        if let Some(index) = without {
-            return Err(ParameterError::NoGradient(self.shapes[index].name.clone()));
-        }
+    /// Counts an update, and gives AdamW's number of it: 1 for the first since its moments began.
+    pub(crate) fn count_update(&mut self) -> u64 {
         self.steps_done += 1;
         self.adam_steps += 1;
-        let decays = self.shapes.iter().map(ParameterShape::decays);
-        match &mut self.store {
-            Store::Host(parameters) => {
-                for (parameter, decays) in parameters.iter_mut().zip(decays) {
-                    parameter.apply(clip_scale, learning_rate, optimizer, decays, self.adam_steps);
-                }
-            }
-            Store::Burn(parameters) => {
-                for (parameter, decays) in parameters.iter_mut().zip(decays) {
-                    parameter.apply(clip_scale, learning_rate, optimizer, decays, self.adam_steps);
-                }
-            }
-        }
-        Ok(())
+        self.adam_steps
+    }
+
+    /// Every parameter's numbers to change, in the order of the shapes given with them.
+    pub(crate) fn split_mut(&mut self) -> (&[ParameterShape], &mut Store) {
+        (&self.shapes, &mut self.store)
     }
 
     /// Drops the accumulated gradients.
     pub fn clear_gradients(&mut self) {
         match &mut self.store {
-            Store::Host(parameters) => parameters.iter_mut().for_each(HostParameter::clear_gradient),
+            Store::Cpu(parameters) => parameters.iter_mut().for_each(CpuParameter::clear_gradient),
             Store::Burn(parameters) => parameters.iter_mut().for_each(BurnParameter::clear_gradient),
         }
-    }
-
-    /// Bytes of values, gradients and moments while training.
-    pub fn bytes(&self) -> u64 {
-        16 * self.shapes.iter().map(|shape| shape.len() as u64).sum::<u64>()
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -272,27 +220,58 @@ impl ParameterSet {
         &mut self.store
     }
 
-    /// Adds to a gradient; for tests of the optimizer alone.
-    #[cfg(any(test, feature = "golden"))]
-    pub(crate) fn add_gradient(&mut self, index: usize, gradient: &[f32]) {
+    /// Adds `gradient`, flat, to that of the parameter called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Missing`] for another name, [`ParameterError::Shape`] for another length.
+    pub fn add_gradient(&mut self, name: &str, gradient: &[f32]) -> Result<(), ParameterError> {
+        let index = self.position(name).ok_or_else(|| ParameterError::Missing(name.into()))?;
+        check_len(&self.shapes[index], gradient)?;
         match &mut self.store {
-            Store::Host(parameters) => parameters[index].add_gradient(gradient),
-            Store::Burn(parameters) => parameters[index].add_values(gradient),
+            Store::Cpu(parameters) => parameters[index].add_gradient(gradient),
+            Store::Burn(parameters) => parameters[index].add_gradient(gradient),
         }
+        Ok(())
     }
 
-    /// Parameters of any names and shapes; for tests of the optimizer alone.
-    #[cfg(any(test, feature = "golden"))]
-    pub(crate) fn from_values(shapes: Vec<ParameterShape>, values: Vec<Vec<f32>>, device: &Device) -> Self {
+    /// Parameters of any names and shapes, each with its values, flat.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Shape`] for values of another length than their shape's.
+    pub fn from_values(
+        parameters: Vec<(ParameterShape, Vec<f32>)>,
+        device: &Device,
+    ) -> Result<ParameterSet, ParameterError> {
+        parameters.iter().try_for_each(|(shape, values)| check_len(shape, values))?;
+        let (shapes, values) = parameters.into_iter().unzip();
+        Ok(ParameterSet::untrained(shapes, values, device))
+    }
+
+    /// Parameters before their first update; `values` are one for each shape.
+    pub(crate) fn untrained(
+        shapes: Vec<ParameterShape>,
+        values: Vec<Vec<f32>>,
+        device: &Device,
+    ) -> ParameterSet {
         let store = Store::new(values.into_iter().map(|value| Loaded { value, moments: None }), device);
         ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
     }
 }
 
+fn check_len(shape: &ParameterShape, values: &[f32]) -> Result<(), ParameterError> {
+    if values.len() == shape.len() {
+        return Ok(());
+    }
+    let (found, expected) = (vec![values.len()], shape.shape.clone());
+    Err(ParameterError::Shape { name: shape.name.clone(), found, expected })
+}
+
 impl Store {
     fn new(loaded: impl Iterator<Item = Loaded>, device: &Device) -> Store {
         match device {
-            Device::Host => Store::Host(loaded.map(HostParameter::new).collect()),
+            Device::Cpu => Store::Cpu(loaded.map(CpuParameter::new).collect()),
             Device::Burn(device) => {
                 Store::Burn(loaded.map(|loaded| BurnParameter::new(loaded, device)).collect())
             }

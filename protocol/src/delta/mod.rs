@@ -14,6 +14,7 @@
 //! A delta is measured against a base, so the header names it: whoever adds the delta must hold that very
 //! base. [`decode`] trusts nothing and gives finite numbers of the expected lengths, or an error in words.
 
+mod error;
 mod refusal;
 
 use std::fmt;
@@ -22,14 +23,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blob::BlobHash,
-    frame::MAX_HEADER,
+    limits::HEADER_BYTES,
     tensor::{
-        CodecError, f16,
+        CodecError, check_finite, f16,
         int8::{self, Blocks, WIRE_BLOCK},
         top_k::{self, Selection},
     },
 };
 
+pub use error::DeltaError;
 pub use refusal::DeltaRefusal;
 
 /// First bytes of every delta: the format and its version.
@@ -42,6 +44,7 @@ const PREFIX: usize = 4 + 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaEncoding {
+    /// IEEE binary32: exact.
     F32,
     /// IEEE binary16, rounded to nearest even.
     F16,
@@ -68,12 +71,15 @@ impl fmt::Display for DeltaEncoding {
 /// What a delta is a delta of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeltaHeader {
+    /// The round.
     pub round: u64,
+    /// The block, from 0.
     pub block: u32,
     /// The block's weights that the worker started from.
     pub base: BlobHash,
     /// The shared table that the worker started from.
     pub table: BlobHash,
+    /// How the numbers are laid out.
     pub encoding: DeltaEncoding,
     /// Numbers per tensor, in the order both sides know.
     pub lengths: Vec<u32>,
@@ -82,11 +88,17 @@ pub struct DeltaHeader {
 /// What the receiver asked for, and what it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeltaExpectation<'a> {
+    /// The open round.
     pub round: u64,
+    /// The block that this worker was given.
     pub block: u32,
+    /// The block's weights that the round started from.
     pub base: BlobHash,
+    /// The shared table that the round started from.
     pub table: BlobHash,
+    /// The run's encoding.
     pub encoding: DeltaEncoding,
+    /// Numbers per tensor.
     pub lengths: &'a [u32],
     /// Largest size of a number that training can have moved a weight by.
     pub largest: f32,
@@ -100,53 +112,6 @@ pub struct Delta {
     /// Hash of the payload alone, without the header: two deltas of one body are copies, whoever sent them
     /// and for whichever round.
     pub body: BlobHash,
-}
-
-/// Why a delta cannot be written or is not accepted.
-///
-/// Tensors, and the numbers in one, count from 0.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum DeltaError {
-    #[error(
-        "the file begins with {found:02x?}, a delta with {MAGIC:02x?}: send a delta of this program's version"
-    )]
-    Magic { found: [u8; 4] },
-    #[error("the {part} has {actual} bytes where {needed} are needed: send the delta whole")]
-    Truncated { part: &'static str, needed: u64, actual: u64 },
-    #[error("{bytes} bytes follow the last tensor: send nothing after it")]
-    Trailing { bytes: u64 },
-    #[error("the header takes {bytes} bytes, at most {MAX_HEADER} are allowed: name fewer delta.lengths")]
-    HeaderOversized { bytes: usize },
-    #[error("the header is not that of a delta ({0}): bring both sides to one build")]
-    Header(postcard::Error),
-    #[error("the header length covers {bytes} bytes after the header: count the header only")]
-    TrailingHeader { bytes: usize },
-    #[error("delta.round is {found}, round {expected} is open: train from the weights of this round")]
-    Round { found: u64, expected: u64 },
-    #[error("delta.block is {found}, this worker has block {expected}: send the block it was assigned")]
-    Block { found: u32, expected: u32 },
-    #[error("delta.base is {found}, the round started from {expected}: fetch that version of the block")]
-    Base { found: BlobHash, expected: BlobHash },
-    #[error("delta.table is {found}, the round started from {expected}: fetch that version of the table")]
-    Table { found: BlobHash, expected: BlobHash },
-    #[error("delta.encoding is {found}, the run uses {expected}: encode as the run says")]
-    Encoding { found: DeltaEncoding, expected: DeltaEncoding },
-    #[error("delta.lengths has {found} tensors, the block {expected}: send every tensor, and nothing else")]
-    Tensors { found: usize, expected: usize },
-    #[error("delta.lengths[{tensor}] is {found}, the tensor has {expected} numbers: send it whole")]
-    Length { tensor: usize, found: usize, expected: usize },
-    #[error("tensor {tensor} cannot be used: {source}")]
-    Tensor { tensor: usize, source: CodecError },
-    #[error("tensor {tensor}: index {index} lies outside its {length} numbers: count from 0")]
-    Index { tensor: usize, index: u32, length: u32 },
-    #[error("tensor {tensor}: index {index} comes after {before}: send each once, in ascending order")]
-    Order { tensor: usize, before: u32, index: u32 },
-    #[error(
-        "tensor {tensor}, number {index}: {value} is absurd, at most {largest} is allowed: lower the rate"
-    )]
-    Absurd { tensor: usize, index: usize, value: f32, largest: f32 },
-    #[error("top-k needs residuals to keep what it does not send: hand in an empty list in the first round")]
-    NoResiduals,
 }
 
 /// Length in bytes of the payload of tensors of these `lengths`.
@@ -182,7 +147,7 @@ pub fn encode(
 ) -> Result<Vec<u8>, DeltaError> {
     check_lengths(tensors.iter().map(Vec::len), &header.lengths)?;
     let head = postcard::to_stdvec(header).map_err(DeltaError::Header)?;
-    if head.len() > MAX_HEADER {
+    if head.len() > HEADER_BYTES {
         return Err(DeltaError::HeaderOversized { bytes: head.len() });
     }
     let payload = encoded_bytes(header.encoding, &header.lengths);
@@ -260,7 +225,7 @@ fn split(bytes: &[u8]) -> Result<(DeltaHeader, &[u8]), DeltaError> {
     }
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(|| truncated("header length", 4, rest))?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER {
+    if length > HEADER_BYTES {
         return Err(DeltaError::HeaderOversized { bytes: length });
     }
     let (head, payload) =
@@ -365,13 +330,6 @@ fn read_sparse(bytes: &[u8], tensor: usize, length: u32) -> Result<Vec<f32>, Del
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
-}
-
-fn check_finite(values: &[f32]) -> Result<(), CodecError> {
-    match values.iter().position(|value| !value.is_finite()) {
-        Some(index) => Err(CodecError::NotFinite { index, value: values[index] }),
-        None => Ok(()),
-    }
 }
 
 fn check_size(values: &[f32], tensor: usize, largest: f32) -> Result<(), DeltaError> {

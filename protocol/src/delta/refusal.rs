@@ -1,37 +1,81 @@
-//! Why a delta is not taken. A person reads the words, the ledger the name.
+//! Why a delta is refused. A person reads the words, the ledger the name.
 
 use super::DeltaError;
 use crate::worker_id::WorkerId;
 
-/// Why a delta is not taken.
+/// Why a delta is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DeltaRefusal {
+    /// The round had closed.
     #[error("it came after round {round} had closed: its time was up, and the weights have moved on")]
-    Late { round: u64 },
+    Late {
+        /// The round of the delta.
+        round: u64,
+    },
+    /// Of an earlier round, or of one to come.
     #[error("it is for round {found}, and round {expected} is open: train from the weights of that round")]
-    Stale { found: u64, expected: u64 },
+    Stale {
+        /// The round of the delta.
+        found: u64,
+        /// The open one.
+        expected: u64,
+    },
+    /// The worker has no part in the round.
     #[error("this worker has nothing to do in round {round}")]
-    NotAssigned { round: u64 },
+    NotAssigned {
+        /// The open round.
+        round: u64,
+    },
+    /// Of another block than the worker's.
     #[error("it is for block {found}, and this worker was given block {expected}")]
-    OtherBlock { found: u32, expected: u32 },
+    OtherBlock {
+        /// The block of the delta.
+        found: u32,
+        /// The worker's.
+        expected: u32,
+    },
+    /// The worker's second delta of the round.
     #[error("this worker has already sent its delta of round {round}")]
-    Twice { round: u64 },
+    Twice {
+        /// The open round.
+        round: u64,
+    },
+    /// The store does not have the file, or not whole.
     #[error("its file cannot be had from the store ({why}): upload it before saying that it is ready")]
-    Unreadable { why: String },
+    Unreadable {
+        /// What the store says.
+        why: String,
+    },
+    /// The file is not a delta of what was asked for.
     #[error(transparent)]
     Malformed(#[from] DeltaError),
+    /// Equal to a delta that has come before.
     #[error("the same numbers came from {of} before: send what this worker has learned itself")]
-    Copy { of: WorkerId },
+    Copy {
+        /// Who sent it first.
+        of: WorkerId,
+    },
+    /// Nothing but zeros.
     #[error("it is all zeros: nothing was learned")]
     Empty,
+    /// Much longer than the others.
     #[error(
         "its length is {norm:.3e}, {ratio:.0} times the others' {typical:.3e}: at most {limit} times is taken"
     )]
-    Norm { norm: f64, typical: f64, ratio: f64, limit: f64 },
+    Norm {
+        /// Euclidean norm of the delta.
+        norm: f64,
+        /// Median norm of the others.
+        typical: f64,
+        /// The one over the other.
+        ratio: f64,
+        /// The largest ratio that is taken.
+        limit: f64,
+    },
 }
 
 impl DeltaRefusal {
-    /// What kind of refusal it is, for counters.
+    /// Which refusal it is, for counters and the ledger.
     pub fn name(&self) -> &'static str {
         match self {
             DeltaRefusal::Late { .. } => "delta_late",

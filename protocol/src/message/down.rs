@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Payload, TensorFrame, messages, relayed::tensor_message};
+use super::{Payload, TensorFrame, described, messages, relayed::tensor_message};
 use crate::{
     blob::BlobRef,
     checked::{
-        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional, padding, text,
-        within,
+        Checked, RuleResult, any, at_most, checked_struct, counter, discrete, list, nested, optional,
+        padding, text, within,
     },
     limits,
     refusal::Refusal,
@@ -191,7 +191,7 @@ checked_struct! {
         /// What to do.
         pub task: RoundTask => nested,
         /// Token ids [H, N, T + 1].
-        pub windows: TensorMeta => |_: &TensorMeta| Ok(()),
+        pub windows: TensorMeta => described,
     }
 }
 
@@ -244,7 +244,7 @@ checked_struct! {
         /// What to measure.
         pub task: EvaluationTask => nested,
         /// Token ids [N, T + 1].
-        pub windows: TensorMeta => |_: &TensorMeta| Ok(()),
+        pub windows: TensorMeta => described,
     }
 }
 

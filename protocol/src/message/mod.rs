@@ -2,9 +2,9 @@
 //!
 //! There is one enum for each way a message can go, and a message is added in one place, the file of its enum:
 //!
-//! * [`Up`] ([`up`]): from a worker to the coordinator,
-//! * [`Down`] ([`down`]): from the coordinator to a worker,
-//! * [`Relayed`] ([`relayed`]): from a worker to another, through the coordinator, which forwards the bytes it got.
+//! * [`Up`] (`up.rs`): from a worker to the coordinator,
+//! * [`Down`] (`down.rs`): from the coordinator to a worker,
+//! * [`Relayed`] (`relayed.rs`): from a worker to another, through the coordinator, which forwards the bytes it got.
 //!
 //! What the coordinator reads is a [`FromWorker`], what a worker reads a [`ToWorker`]. A relayed message has the same
 //! bytes in both.
@@ -33,16 +33,26 @@ pub enum Payload<'a> {
     None,
     /// The numbers of a tensor.
     Tensor(&'a TensorMeta),
-    /// So many bytes that only their number matters of.
+    /// So many bytes. Only their number matters.
     Padding(u32),
 }
 
-/// A header of a frame.
+/// A message: anything with a name and rules that a header can hold.
 pub trait Header: Checked + Serialize + DeserializeOwned {
     /// The message's name, for logs and refusals.
     fn name(&self) -> &'static str;
     /// What follows the header.
     fn payload(&self) -> Payload<'_>;
+}
+
+/// A whole header: [`FromWorker`] or [`ToWorker`].
+///
+/// [`Up`], [`Down`] and [`Relayed`] are parts of one, with other bytes, so that [`crate::frame`] does not take them.
+pub trait FrameHeader: Header {}
+
+/// The rule of a tensor's description. [`crate::frame`] holds it against the payload, which the header does not know.
+fn described(_: &TensorMeta) -> RuleResult {
+    Ok(())
 }
 
 /// Declares an enum of messages. Each variant is named like the struct it carries; `=> payload` gives what follows its
@@ -133,6 +143,8 @@ macro_rules! either {
                 }
             }
         }
+
+        impl FrameHeader for $name {}
 
         impl From<$own> for $name {
             fn from(message: $own) -> Self {

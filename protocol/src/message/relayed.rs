@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Payload, messages};
+use super::{Payload, described, messages};
 use crate::{
     checked::{Checked, RuleResult, at_most, checked_struct, counter, nested},
     limits,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 messages! {
-    /// From one worker to another. The coordinator checks the header and forwards the very bytes.
+    /// From one worker to another. The coordinator checks the header and forwards the bytes it got.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub enum Relayed {
         /// Hidden states [N, T, d], to the next hop.
@@ -68,8 +68,8 @@ checked_struct! {
     pub struct TensorFrame {
         /// Where it goes.
         pub to: Address => nested,
-        /// What the payload holds. Checked against the payload by [`crate::frame`].
-        pub tensor: TensorMeta => |_: &TensorMeta| Ok(()),
+        /// What the payload holds.
+        pub tensor: TensorMeta => described,
     }
 }
 
@@ -83,7 +83,7 @@ checked_struct! {
         pub step: u64 => counter,
         /// Which pass over the model.
         pub pass: Pass => nested,
-        /// Position of the receiver on the way of an activation through the plan, in either direction.
+        /// Pipeline position of the receiver, whichever way the tensor goes: see [`crate::spec::Hop`].
         pub hop: u32 => at_most(limits::HOPS as u64),
     }
 }

@@ -10,8 +10,7 @@ use super::{
 use crate::{
     blob::BlobRef,
     checked::{
-        any, at_most, checked_struct, counter, discrete, list, nested, optional, padding, text,
-        within,
+        any, at_most, checked_struct, counter, discrete, list, nested, optional, padding, text, within,
     },
     evaluation::Scores,
     limits,
@@ -191,7 +190,7 @@ checked_struct! {
         /// The step.
         pub step: u64 => counter,
         /// Sum of squares of the stage's accumulated gradients.
-        pub squared_norm: f64 => within(0.0, f64::MAX),
+        pub squared_norm: f64 => within(0.0, limits::SQUARED_NORM),
         /// Mean cross-entropy of each micro-batch in nats, in order; empty unless the stage has the head.
         pub losses: Vec<f32> => list(limits::LOSSES, cross_entropy()),
         /// Where the time of the step went.

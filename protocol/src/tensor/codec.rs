@@ -13,33 +13,98 @@ use super::{
 /// An index counts values of the flattened, row-major tensor from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CodecError {
+    /// The description contradicts itself or the limits.
     #[error(transparent)]
     Meta(#[from] MetaError),
+    /// The shape is not that of the values.
     #[error("tensor.shape {shape:?} does not hold {values} values: give the shape of the values")]
-    Shape { shape: Vec<u32>, values: usize },
+    Shape {
+        /// The shape.
+        shape: Vec<u32>,
+        /// Number of values given.
+        values: usize,
+    },
+    /// Floats as token ids, or token ids as floats.
     #[error("tensor.encoding is {encoding}, which does not carry {wanted}: use {fix}")]
-    Encoding { encoding: Encoding, wanted: &'static str, fix: &'static str },
+    Encoding {
+        /// The encoding.
+        encoding: Encoding,
+        /// What it was to carry: floats or token ids.
+        wanted: &'static str,
+        /// The encodings that do.
+        fix: &'static str,
+    },
+    /// The payload is not as long as its description says.
     #[error("the payload is {actual} bytes long, tensor.bytes says {declared}: send it again")]
-    Length { declared: u64, actual: u64 },
+    Length {
+        /// In the description, in bytes.
+        declared: u64,
+        /// Of the payload, in bytes.
+        actual: u64,
+    },
+    /// The payload was changed on its way.
     #[error("the payload's xxh3 is {actual:016x}, tensor.checksum says {declared:016x}: send it again")]
-    Checksum { declared: u64, actual: u64 },
+    Checksum {
+        /// In the description.
+        declared: u64,
+        /// Of the payload.
+        actual: u64,
+    },
+    /// NaN or infinity.
     #[error("value {index} is {value}: only finite values may be sent")]
-    NotFinite { index: usize, value: f32 },
+    NotFinite {
+        /// The first such value.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// A finite value that the encoding would turn into infinity.
     #[error("value {index}, {value}, overflows {encoding}: send the tensor as f32")]
-    Overflow { index: usize, value: f32, encoding: Encoding },
+    Overflow {
+        /// The first such value.
+        index: usize,
+        /// What it is.
+        value: f32,
+        /// The encoding.
+        encoding: Encoding,
+    },
+    /// A scale that [`int8::quantize`] does not make.
     #[error("scale {block} is {scale}: an int8 scale is finite, not negative, and finite times 127")]
-    Scale { block: usize, scale: f32 },
+    Scale {
+        /// Number of the block, from 0.
+        block: usize,
+        /// Its scale.
+        scale: f32,
+    },
+    /// A byte that [`int8::quantize`] does not make.
     #[error("value {index} is the byte -128: int8 values lie in -127..=127")]
-    Quantum { index: usize },
+    Quantum {
+        /// The first such value.
+        index: usize,
+    },
+    /// Too many or too few scales.
     #[error("there are {scales} scales for {values} int8 values: one is needed per block of {block}")]
-    Scales { scales: usize, values: usize, block: usize },
+    Scales {
+        /// How many there are.
+        scales: usize,
+        /// Number of values.
+        values: usize,
+        /// Values in a block.
+        block: usize,
+    },
+    /// A residual that is not one of this gradient.
     #[error(
         "the residual has {residual} values, the gradient {gradient}: both must have the tensor's length"
     )]
-    Residual { residual: usize, gradient: usize },
+    Residual {
+        /// Values in the residual.
+        residual: usize,
+        /// Values in the gradient.
+        gradient: usize,
+    },
 }
 
-/// Encodes row-major `values` of `shape` as `encoding`.
+/// Encodes row-major `values` of `shape` as `encoding`, and describes the payload.
 ///
 /// f32 keeps the bits; f16 rounds to nearest even; int8 is lossy by up to half a scale per value, in
 /// blocks of [`WIRE_BLOCK`] (see [`int8::quantize`]).
@@ -75,7 +140,7 @@ pub fn encode_floats(
     Ok((describe(encoding, shape, &payload), payload))
 }
 
-/// Decodes a payload of floats; what it gives is finite.
+/// Decodes a payload of floats to as many values as `meta.shape` has, row-major and all finite.
 ///
 /// # Errors
 /// A `meta` that fails [`TensorMeta::check`], the encoding u32, a payload of another length or checksum,
@@ -104,7 +169,7 @@ pub fn decode_floats(meta: &TensorMeta, payload: &[u8]) -> Result<Vec<f32>, Code
     }
 }
 
-/// Encodes row-major token ids of `shape`.
+/// Encodes row-major token ids of `shape`, and describes the payload.
 ///
 /// # Errors
 /// A shape that is not that of the ids or exceeds the limits of [`TensorMeta::check`].
@@ -114,7 +179,7 @@ pub fn encode_tokens(ids: &[u32], shape: &[u32]) -> Result<(TensorMeta, Vec<u8>)
     Ok((describe(Encoding::U32, shape, &payload), payload))
 }
 
-/// Decodes token ids. Whether they lie in the vocabulary is for the receiver to check.
+/// Decodes as many token ids as `meta.shape` has, row-major. Whether they lie in the vocabulary is for the receiver to check.
 ///
 /// # Errors
 /// A `meta` that fails [`TensorMeta::check`], another encoding than u32, or a payload of another length
@@ -127,8 +192,16 @@ pub fn decode_tokens(meta: &TensorMeta, payload: &[u8]) -> Result<Vec<u32>, Code
     }
 }
 
+/// Holds a payload against its description without decoding it: length and checksum.
+///
+/// # Errors
+/// A `meta` that fails [`TensorMeta::check`], or a payload of another length or checksum.
+pub fn verify(meta: &TensorMeta, payload: &[u8]) -> Result<(), CodecError> {
+    check_payload(meta, payload).map(|_| ())
+}
+
 /// Errs on the first NaN or infinity.
-pub(super) fn check_finite(values: &[f32]) -> Result<(), CodecError> {
+pub(crate) fn check_finite(values: &[f32]) -> Result<(), CodecError> {
     // Without an early exit the compiler makes vector instructions of this; failures are rare.
     if values.iter().fold(true, |all, value| all & value.is_finite()) {
         return Ok(());

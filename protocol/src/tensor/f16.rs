@@ -2,7 +2,7 @@
 
 use half::{f16, slice::HalfFloatSliceExt};
 
-use super::{CodecError, Encoding, codec::check_finite};
+use super::{CodecError, Encoding, check_finite};
 
 /// Rounds to binary16, to nearest, ties to even; subnormals are kept.
 ///

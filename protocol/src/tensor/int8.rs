@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::{CodecError, Encoding, codec::check_finite};
+use super::{CodecError, Encoding, check_finite};
 
 /// Values per block on the wire.
 pub const WIRE_BLOCK: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -10,10 +10,12 @@ pub const WIRE_BLOCK: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Largest size of a quantised value.
 const LARGEST: f32 = 127.0;
 
-/// A tensor in int8: `scales[i]` belongs to the i-th block of `quanta`, the last of which may be short.
+/// A tensor of n values in int8, in blocks of b; the last one may be shorter.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Blocks {
+    /// ceil(n / b), one for each block: finite, not negative, and finite times 127.
     pub scales: Vec<f32>,
+    /// n, one for each value: from -127 to 127.
     pub quanta: Vec<i8>,
 }
 

@@ -19,8 +19,9 @@ pub const MAX_ELEMENTS: u64 = 1 << 24;
 pub enum Encoding {
     /// Token ids, 4 bytes each.
     U32,
+    /// IEEE binary32, 4 bytes each.
     F32,
-    /// IEEE binary16, rounded to nearest even.
+    /// IEEE binary16, rounded to nearest even, 2 bytes each.
     F16,
     /// Blocks of 64 values: all scales (f32, absmax/127) first, then one signed byte a value.
     Int8,
@@ -37,12 +38,14 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// What the payload holds.
+/// What the payload of a frame holds: n values, n the product of `shape`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TensorMeta {
+    /// How the values are laid out.
     pub encoding: Encoding,
+    /// Dimensions, outermost first: 1 to [`MAX_RANK`] of them, of [`MAX_ELEMENTS`] values at most.
     pub shape: Vec<u32>,
-    /// Length of the payload in bytes.
+    /// Length of the payload in bytes: [`TensorMeta::expected_bytes`].
     pub bytes: u64,
     /// xxh3 (64 bit, seed 0) of the payload.
     pub checksum: u64,
@@ -51,12 +54,30 @@ pub struct TensorMeta {
 /// Why a tensor's description contradicts itself or the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetaError {
+    /// A shape without dimensions, or of more than [`MAX_RANK`].
     #[error("tensor.shape has {rank} dimensions: give it 1 to {MAX_RANK}")]
-    Rank { rank: usize },
+    Rank {
+        /// Dimensions of the shape.
+        rank: usize,
+    },
+    /// A shape of more than [`MAX_ELEMENTS`] values.
     #[error("tensor.shape {shape:?} asks for too many values: at most {MAX_ELEMENTS} fit in one frame")]
-    Elements { shape: Vec<u32> },
+    Elements {
+        /// The shape.
+        shape: Vec<u32>,
+    },
+    /// A payload that shape and encoding do not add up to.
     #[error("tensor.bytes is {declared}: {encoding} of shape {shape:?} takes {expected} bytes")]
-    Bytes { declared: u64, expected: u64, encoding: Encoding, shape: Vec<u32> },
+    Bytes {
+        /// The length that was sent, in bytes.
+        declared: u64,
+        /// The length that follows from the others, in bytes.
+        expected: u64,
+        /// The encoding.
+        encoding: Encoding,
+        /// The shape.
+        shape: Vec<u32>,
+    },
 }
 
 impl TensorMeta {

@@ -9,5 +9,6 @@ pub mod int8;
 mod meta;
 pub mod top_k;
 
-pub use codec::{CodecError, decode_floats, decode_tokens, encode_floats, encode_tokens};
+pub(crate) use codec::check_finite;
+pub use codec::{CodecError, decode_floats, decode_tokens, encode_floats, encode_tokens, verify};
 pub use meta::{Encoding, MAX_ELEMENTS, MAX_RANK, MetaError, TensorMeta};

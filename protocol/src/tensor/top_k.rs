@@ -1,6 +1,6 @@
 //! Top-k with error feedback: send the largest entries, keep what was not sent for the next time.
 
-use super::{CodecError, codec::check_finite};
+use super::{CodecError, check_finite};
 
 /// The entries to send.
 #[derive(Debug, Clone, Default, PartialEq)]

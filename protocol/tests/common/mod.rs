@@ -1,7 +1,9 @@
 //! Strategies for everything that can stand in a frame.
 //!
-//! Numbers, texts and lists range over all that the limits allow; floats include NaN and infinity, because
-//! a diverged run reports them.
+//! Numbers, texts and lists range over all that the rules of [`protocol::checked`] allow, ends included. Each test
+//! program uses a part of them.
+
+#![allow(dead_code)]
 
 use proptest::{
     collection::vec,
@@ -23,7 +25,6 @@ use protocol::{
 /// without a strategy does not compile.
 macro_rules! one_of_all {
     ($enum:ident { $($variant:ident => $strategy:expr),* $(,)? }) => {{
-        #[allow(dead_code)]
         fn none_forgotten(value: &$enum) {
             match value {
                 $($enum::$variant { .. } => {})*
@@ -35,65 +36,100 @@ macro_rules! one_of_all {
 
 /// A message and the payload that belongs behind it.
 #[derive(Debug, Clone)]
-pub struct Sent {
-    pub message: Message,
+pub struct Sent<M> {
+    pub message: M,
     pub payload: Vec<u8>,
 }
 
-pub fn sent() -> impl Strategy<Value = Sent> {
-    one_of_all!(Message {
-        Hello => hello().prop_map(Message::Hello).prop_map(bare),
-        Profile => profile().prop_map(Message::Profile).prop_map(bare),
-        Ready => any::<u64>().prop_map(|epoch| Message::Ready { epoch }).prop_map(bare),
-        StepReport => step_report().prop_map(Message::StepReport).prop_map(bare),
-        ValidationReport => validation_report().prop_map(Message::ValidationReport).prop_map(bare),
-        SnapshotReady => snapshot_ready().prop_map(Message::SnapshotReady).prop_map(bare),
-        Heartbeat => Just(Message::Heartbeat).prop_map(bare),
-        Pausing => Just(Message::Pausing).prop_map(bare),
-        Leaving => text(limits::SENTENCE).prop_map(|reason| Message::Leaving { reason }).prop_map(bare),
-        Fault => fault().prop_map(Message::Fault).prop_map(bare),
-        Activation => with_tensor(floats(), Message::Activation),
-        Gradient => with_tensor(floats(), Message::Gradient),
-        Welcome => welcome().prop_map(Message::Welcome).prop_map(bare),
-        Benchmark => Just(Message::Benchmark).prop_map(bare),
-        Assign => assignment().prop_map(Message::Assign).prop_map(bare),
-        Tokens => with_tensor(tokens(), Message::Tokens),
-        Targets => with_tensor(tokens(), Message::Targets),
-        Apply => apply().prop_map(Message::Apply).prop_map(bare),
-        Revoke => any::<u64>().prop_map(|epoch| Message::Revoke { epoch }).prop_map(bare),
-        Drain => drain_reason().prop_map(|reason| Message::Drain { reason }).prop_map(bare),
-        Refuse => refusal().prop_map(Message::Refuse).prop_map(bare),
-        Probe => (any::<u32>(), 0..2000u32, 0..=limits::PROBE as u32)
-            .prop_map(|(number, padding, answer)| padded(Message::Probe(Probe { number, padding, answer }))),
-        ProbeAnswer => (any::<u32>(), 0..2000u32)
-            .prop_map(|(number, padding)| padded(Message::ProbeAnswer { number, padding })),
-        SnapshotKept => any::<u64>().prop_map(|steps_done| Message::SnapshotKept { steps_done }).prop_map(bare),
-        Round => round().prop_map(Message::Round).prop_map(bare),
-        DeltaReady => delta_ready().prop_map(Message::DeltaReady).prop_map(bare),
-        Judged => (any::<u64>(), proptest::option::of(text(limits::SENTENCE)))
-            .prop_map(|(round, refused)| Message::Judged(Judged { round, refused }))
-            .prop_map(bare),
-        Evaluate => evaluate().prop_map(Message::Evaluate).prop_map(bare),
-        Evaluated => (any::<u64>(), any::<u32>(), scores())
-            .prop_map(|(round, batch, scores)| Message::Evaluated(Evaluated { round, batch, scores }))
+impl<M> Sent<M> {
+    /// The same message as part of another enum.
+    fn into<N: From<M>>(self) -> Sent<N> {
+        Sent { message: self.message.into(), payload: self.payload }
+    }
+}
+
+/// What the coordinator can read.
+pub fn from_worker() -> impl Strategy<Value = Sent<FromWorker>> {
+    one_of_all!(FromWorker {
+        Relayed => relayed().prop_map(Sent::into),
+        Up => up().prop_map(Sent::into),
+    })
+}
+
+/// What a worker can read.
+pub fn to_worker() -> impl Strategy<Value = Sent<ToWorker>> {
+    one_of_all!(ToWorker {
+        Relayed => relayed().prop_map(Sent::into),
+        Down => down().prop_map(Sent::into),
+    })
+}
+
+pub fn up() -> impl Strategy<Value = Sent<Up>> {
+    one_of_all!(Up {
+        Hello => hello().prop_map(bare),
+        Probe => (any::<u32>(), 0..2000_u32, 0..=limits::PROBE as u32)
+            .prop_map(|(number, padding, answer)| padded(Probe { number, padding, answer }, padding)),
+        Profile => profile().prop_map(bare),
+        Heartbeat => Just(Heartbeat {}).prop_map(bare),
+        Leaving => text(limits::SENTENCE).prop_map(|reason| Leaving { reason }).prop_map(bare),
+        Fault => fault().prop_map(bare),
+        Ready => counter().prop_map(|epoch| Ready { epoch }).prop_map(bare),
+        StepReport => step_report().prop_map(bare),
+        ValidationReport => validation_report().prop_map(bare),
+        SnapshotReady => snapshot_ready().prop_map(bare),
+        DeltaReady => delta_ready().prop_map(bare),
+        EvaluationReport => (counter(), batch(), scores())
+            .prop_map(|(round, batch, scores)| EvaluationReport { round, batch, scores })
             .prop_map(bare),
     })
 }
 
-fn padded(message: Message) -> Sent {
-    Sent { payload: vec![7; message.padding() as usize], message }
+pub fn down() -> impl Strategy<Value = Sent<Down>> {
+    one_of_all!(Down {
+        Welcome => welcome().prop_map(bare),
+        Refuse => refusal().prop_map(Refuse).prop_map(bare),
+        ProbeAnswer => (any::<u32>(), 0..2000_u32)
+            .prop_map(|(number, padding)| padded(ProbeAnswer { number, padding }, padding)),
+        HeartbeatAnswer => Just(HeartbeatAnswer {}).prop_map(bare),
+        Benchmark => Just(Benchmark {}).prop_map(bare),
+        Drain => drain_reason().prop_map(|reason| Drain { reason }).prop_map(bare),
+        Assign => assignment().prop_map(Assign).prop_map(bare),
+        Tokens => with_tensor(tokens(), Tokens),
+        Targets => with_tensor(tokens(), Targets),
+        Apply => apply().prop_map(bare),
+        Revoke => counter().prop_map(|epoch| Revoke { epoch }).prop_map(bare),
+        SnapshotKept => counter().prop_map(|steps_done| SnapshotKept { steps_done }).prop_map(bare),
+        Round => (round_task(), tokens())
+            .prop_map(|(task, (windows, payload))| Sent { message: Round { task, windows }.into(), payload }),
+        DeltaOutcome => (counter(), block(), prop::option::of(text(limits::SENTENCE)))
+            .prop_map(|(round, block, refused)| DeltaOutcome { round, block, refused })
+            .prop_map(bare),
+        Evaluate => (evaluation_task(), tokens())
+            .prop_map(|(task, (windows, payload))| Sent { message: Evaluate { task, windows }.into(), payload }),
+    })
 }
 
-fn bare(message: Message) -> Sent {
-    Sent { message, payload: Vec::new() }
+pub fn relayed() -> impl Strategy<Value = Sent<Relayed>> {
+    one_of_all!(Relayed {
+        Activation => with_tensor(floats(), Activation),
+        Gradient => with_tensor(floats(), Gradient),
+    })
 }
 
-fn with_tensor(
+fn bare<M>(message: impl Into<M>) -> Sent<M> {
+    Sent { message: message.into(), payload: Vec::new() }
+}
+
+fn padded<M>(message: impl Into<M>, padding: u32) -> Sent<M> {
+    Sent { message: message.into(), payload: vec![7; padding as usize] }
+}
+
+fn with_tensor<T: Into<M>, M: std::fmt::Debug>(
     tensor: impl Strategy<Value = (TensorMeta, Vec<u8>)>,
-    message: fn(TensorFrame) -> Message,
-) -> impl Strategy<Value = Sent> {
+    message: fn(TensorFrame) -> T,
+) -> impl Strategy<Value = Sent<M>> {
     (address(), tensor).prop_map(move |(to, (tensor, payload))| Sent {
-        message: message(TensorFrame { to, tensor }),
+        message: message(TensorFrame { to, tensor }).into(),
         payload,
     })
 }
@@ -134,8 +170,64 @@ fn text(limit: usize) -> impl Strategy<Value = String> {
     .prop_map(|characters| characters.into_iter().collect())
 }
 
-fn real() -> impl Strategy<Value = f64> {
-    prop::num::f64::ANY
+/// Finite numbers from `least` to `most`, often just these.
+fn real(least: f64, most: f64) -> impl Strategy<Value = f64> {
+    prop_oneof![8 => least..=most, 1 => Just(least), 1 => Just(most)]
+}
+
+/// Whole numbers up to `most`, often just that.
+fn whole(most: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..=most, 1 => Just(most)]
+}
+
+fn whole32(most: u64) -> impl Strategy<Value = u32> {
+    whole(most).prop_map(|value| value as u32)
+}
+
+fn counter() -> impl Strategy<Value = u64> {
+    whole(1 << 53)
+}
+
+/// A dimension of a model or of its inputs.
+fn size() -> impl Strategy<Value = u32> {
+    whole32(1 << 24)
+}
+
+fn position() -> impl Strategy<Value = u32> {
+    whole32(limits::HOPS as u64)
+}
+
+fn micro_batches() -> impl Strategy<Value = u32> {
+    whole32(limits::LOSSES as u64)
+}
+
+fn batch() -> impl Strategy<Value = u32> {
+    whole32(limits::VALIDATION_BATCHES)
+}
+
+fn block() -> impl Strategy<Value = u32> {
+    whole32(limits::BLOCKS as u64)
+}
+
+fn draws() -> impl Strategy<Value = u32> {
+    whole32(limits::DRAWS)
+}
+
+fn seconds() -> impl Strategy<Value = f64> {
+    real(0.0, 1e7)
+}
+
+fn positive_seconds() -> impl Strategy<Value = f64> {
+    real(1e-9, 1e7)
+}
+
+fn cross_entropy() -> impl Strategy<Value = f64> {
+    real(-1e-3, 1e9)
+}
+
+/// In f32, -1e-3 lies a little below the least cross-entropy.
+fn cross_entropy_f32() -> impl Strategy<Value = f32> {
+    real(-9e-4, 1e9).prop_map(|nats| nats as f32)
 }
 
 pub fn encoding() -> Union<BoxedStrategy<Encoding>> {
@@ -157,10 +249,10 @@ fn drain_reason() -> impl Strategy<Value = DrainReason> {
 
 fn address() -> impl Strategy<Value = Address> {
     let pass = one_of_all!(Pass {
-        Train => any::<u32>().prop_map(|micro_batch| Pass::Train { micro_batch }),
-        Validate => any::<u32>().prop_map(|batch| Pass::Validate { batch }),
+        Train => micro_batches().prop_map(|micro_batch| Pass::Train { micro_batch }),
+        Validate => batch().prop_map(|batch| Pass::Validate { batch }),
     });
-    (any::<u64>(), any::<u64>(), pass, any::<u32>()).prop_map(|(epoch, step, pass, hop)| Address {
+    (counter(), counter(), pass, position()).prop_map(|(epoch, step, pass, hop)| Address {
         epoch,
         step,
         pass,
@@ -178,14 +270,15 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
-    let link =
-        prop::option::of((real(), real(), real()).prop_map(|(round_trip_seconds, up, down)| LinkSpeed {
-            round_trip_seconds,
-            up,
-            down,
-        }));
-    (backend(), text(limits::LABEL), any::<u32>(), any::<u64>(), seconds(), seconds(), real(), link).prop_map(
-        |(backend, device, threads, memory_bytes, layer, embedding, head_seconds, link)| Profile {
+    let rate = || real(1.0, limits::LINK_RATE);
+    let link = (seconds(), rate(), rate()).prop_map(|(round_trip_seconds, up, down)| LinkSpeed {
+        round_trip_seconds,
+        up,
+        down,
+    });
+    let device = (backend(), text(limits::LABEL), whole32(limits::THREADS), whole(limits::MEMORY_BYTES));
+    (device, pass_seconds(), pass_seconds(), positive_seconds(), prop::option::of(link)).prop_map(
+        |((backend, device, threads, memory_bytes), layer, embedding, head_seconds, link)| Profile {
             backend,
             device,
             threads,
@@ -198,19 +291,19 @@ fn profile() -> impl Strategy<Value = Profile> {
     )
 }
 
-fn seconds() -> impl Strategy<Value = PassSeconds> {
-    (real(), real()).prop_map(|(forward, backward)| PassSeconds { forward, backward })
+fn pass_seconds() -> impl Strategy<Value = PassSeconds> {
+    (positive_seconds(), positive_seconds()).prop_map(|(forward, backward)| PassSeconds { forward, backward })
 }
 
-fn vitals() -> impl Strategy<Value = Vitals> {
+fn device_status() -> impl Strategy<Value = DeviceStatus> {
     let pressure = one_of_all!(Pressure {
         Nominal => Just(Pressure::Nominal),
         Fair => Just(Pressure::Fair),
         Serious => Just(Pressure::Serious),
         Critical => Just(Pressure::Critical),
     });
-    (any::<u64>(), prop::option::of(pressure))
-        .prop_map(|(memory_bytes, pressure)| Vitals { memory_bytes, pressure })
+    (whole(limits::MEMORY_BYTES), prop::option::of(pressure))
+        .prop_map(|(memory_bytes, pressure)| DeviceStatus { memory_bytes, pressure })
 }
 
 fn moments() -> impl Strategy<Value = Moments> {
@@ -222,10 +315,12 @@ fn moments() -> impl Strategy<Value = Moments> {
 }
 
 fn timings() -> impl Strategy<Value = Timings> {
-    (real(), real(), real(), real(), real(), real()).prop_map(
-        |(forward, backward, wait, send, receive, optimizer)| Timings {
+    let computing = (seconds(), seconds(), seconds(), seconds());
+    (computing, seconds(), seconds(), seconds()).prop_map(
+        |((forward, backward, local_steps, optimizer), wait, send, receive)| Timings {
             forward,
             backward,
+            local_steps,
             wait,
             send,
             receive,
@@ -236,28 +331,29 @@ fn timings() -> impl Strategy<Value = Timings> {
 
 fn step_report() -> impl Strategy<Value = StepReport> {
     let losses = prop_oneof![
-        9 => vec(prop::num::f32::ANY, 0..=16),
-        1 => vec(prop::num::f32::ANY, limits::LOSSES),
+        9 => vec(cross_entropy_f32(), 0..=16),
+        1 => vec(cross_entropy_f32(), limits::LOSSES),
     ];
-    (any::<u64>(), any::<u64>(), real(), losses, timings(), vitals()).prop_map(
-        |(epoch, step, squared_norm, losses, timings, vitals)| StepReport {
+    let squared_norm = real(0.0, limits::SQUARED_NORM);
+    (counter(), counter(), squared_norm, losses, timings(), device_status()).prop_map(
+        |(epoch, step, squared_norm, losses, timings, status)| StepReport {
             epoch,
             step,
             squared_norm,
             losses,
             timings,
-            vitals,
+            status,
         },
     )
 }
 
 fn validation_report() -> impl Strategy<Value = ValidationReport> {
-    (any::<u64>(), any::<u64>(), any::<u32>(), prop::num::f32::ANY)
+    (counter(), counter(), batch(), cross_entropy_f32())
         .prop_map(|(epoch, step, batch, loss)| ValidationReport { epoch, step, batch, loss })
 }
 
 fn apply() -> impl Strategy<Value = Apply> {
-    (any::<u64>(), any::<u64>(), real(), real(), any::<bool>()).prop_map(
+    (counter(), counter(), real(0.0, 1.0), real(0.0, 1e6), any::<bool>()).prop_map(
         |(epoch, step, clip_scale, learning_rate, snapshot)| Apply {
             epoch,
             step,
@@ -269,11 +365,12 @@ fn apply() -> impl Strategy<Value = Apply> {
 }
 
 fn blob() -> impl Strategy<Value = BlobRef> {
-    (any::<[u8; 32]>(), any::<u64>()).prop_map(|(hash, bytes)| BlobRef { hash: BlobHash(hash), bytes })
+    (any::<[u8; 32]>(), whole(limits::BLOB_BYTES))
+        .prop_map(|(hash, bytes)| BlobRef { hash: BlobHash(hash), bytes })
 }
 
 fn snapshot_ready() -> impl Strategy<Value = SnapshotReady> {
-    (any::<u64>(), any::<u64>(), blob()).prop_map(|(epoch, steps_done, blob)| SnapshotReady {
+    (counter(), counter(), blob()).prop_map(|(epoch, steps_done, blob)| SnapshotReady {
         epoch,
         steps_done,
         blob,
@@ -287,16 +384,16 @@ fn fault() -> impl Strategy<Value = Fault> {
         Device => Just(FaultKind::Device),
         Weights => Just(FaultKind::Weights),
     });
-    (any::<u64>(), kind, text(limits::SENTENCE)).prop_map(|(epoch, kind, detail)| Fault {
-        epoch,
+    (counter(), kind, text(limits::SENTENCE)).prop_map(|(during, kind, detail)| Fault {
+        during,
         kind,
         detail,
     })
 }
 
 fn run_spec() -> impl Strategy<Value = RunSpec> {
-    let model = (any::<[u32; 5]>(), any::<bool>()).prop_map(
-        |([vocabulary, positions, width, heads, layers], tie_embeddings)| ModelSpec {
+    let model = ([size(), size(), size(), size()], position(), any::<bool>()).prop_map(
+        |([vocabulary, positions, width, heads], layers, tie_embeddings)| ModelSpec {
             vocabulary,
             positions,
             width,
@@ -305,7 +402,8 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
             tie_embeddings,
         },
     );
-    let optimizer = (real(), real(), real(), real(), real()).prop_map(
+    let share = || real(0.0, 1.0);
+    let optimizer = (share(), share(), share(), real(0.0, 1e6), real(0.0, f64::MAX)).prop_map(
         |(beta1, beta2, epsilon, weight_decay, clip_norm)| OptimizerSpec {
             beta1,
             beta2,
@@ -314,32 +412,31 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
             clip_norm,
         },
     );
-    let sizes = (any::<[u32; 3]>(), any::<bool>());
-    (text(limits::NAME), model, optimizer, sizes, encoding(), moments(), proptest::option::of(blocks()))
-        .prop_map(
-            |(
+    let batches = (size(), size(), micro_batches(), any::<bool>());
+    let encodings = (encoding(), moments());
+    (text(limits::NAME), model, optimizer, batches, encodings, prop::option::of(blocks())).prop_map(
+        |(
+            name,
+            model,
+            optimizer,
+            (sequences, context, micro_batches, recompute),
+            (wire, moments),
+            blocks,
+        )| {
+            RunSpec {
                 name,
                 model,
                 optimizer,
-                ([sequences, context, micro_batches], recompute),
+                sequences,
+                context,
+                micro_batches,
+                recompute,
                 wire,
                 moments,
                 blocks,
-            )| {
-                RunSpec {
-                    name,
-                    model,
-                    optimizer,
-                    sequences,
-                    context,
-                    micro_batches,
-                    recompute,
-                    wire,
-                    moments,
-                    blocks,
-                }
-            },
-        )
+            }
+        },
+    )
 }
 
 fn blocks() -> impl Strategy<Value = BlockSpec> {
@@ -349,7 +446,8 @@ fn blocks() -> impl Strategy<Value = BlockSpec> {
         Int8 => Just(DeltaEncoding::Int8),
         TopK => any::<u32>().prop_map(|per_mille| DeltaEncoding::TopK { per_mille }),
     });
-    (any::<u32>(), real(), real(), real(), real(), real(), delta).prop_map(
+    let sigma = || real(0.0, 1e9);
+    (block(), sigma(), sigma(), real(-1e3, 1e3), real(0.0, 1e3), real(0.0, 1e3), delta).prop_map(
         |(count, sigma_min, sigma_max, p_mean, p_std, gamma, delta)| BlockSpec {
             count,
             sigma_min,
@@ -362,11 +460,11 @@ fn blocks() -> impl Strategy<Value = BlockSpec> {
     )
 }
 
-fn round() -> impl Strategy<Value = Round> {
-    let numbers = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
-    let rates = vec(real(), 0..=limits::LOCAL_STEPS);
+fn round_task() -> impl Strategy<Value = RoundTask> {
+    let numbers = (counter(), block(), any::<u64>(), counter());
+    let rates = vec(real(0.0, 1e6), 0..=limits::LOCAL_STEPS);
     (numbers, blob(), blob(), rates, any::<bool>()).prop_map(
-        |((round, block, seed, deadline_ms), base, table, learning_rates, fresh)| Round {
+        |((round, block, seed, deadline_ms), base, table, learning_rates, fresh)| RoundTask {
             round,
             block,
             base,
@@ -380,22 +478,23 @@ fn round() -> impl Strategy<Value = Round> {
 }
 
 fn delta_ready() -> impl Strategy<Value = DeltaReady> {
-    (any::<u64>(), any::<u32>(), blob(), real(), real(), timings(), vitals()).prop_map(
-        |(round, block, blob, loss, cross_entropy, timings, vitals)| DeltaReady {
+    let loss = real(-9e-4, 1e12).prop_map(|loss| loss as f32);
+    (counter(), block(), blob(), loss, cross_entropy_f32(), timings(), device_status()).prop_map(
+        |(round, block, blob, loss, cross_entropy, timings, status)| DeltaReady {
             round,
             block,
             blob,
-            loss: loss as f32,
-            cross_entropy: cross_entropy as f32,
+            loss,
+            cross_entropy,
             timings,
-            vitals,
+            status,
         },
     )
 }
 
-fn evaluate() -> impl Strategy<Value = Evaluate> {
-    (any::<[u64; 2]>(), any::<[u32; 2]>(), vec(blob(), 0..=limits::BLOBS), blob()).prop_map(
-        |([round, seed], [batch, draws], blocks, table)| Evaluate {
+fn evaluation_task() -> impl Strategy<Value = EvaluationTask> {
+    (counter(), batch(), vec(blob(), 0..=limits::BLOBS), blob(), any::<u64>(), draws()).prop_map(
+        |(round, batch, blocks, table, seed, draws)| EvaluationTask {
             round,
             batch,
             blocks,
@@ -407,9 +506,10 @@ fn evaluate() -> impl Strategy<Value = Evaluate> {
 }
 
 fn scores() -> impl Strategy<Value = Scores> {
-    let list = || vec(real(), 0..=limits::BLOCKS);
-    (real(), any::<u32>(), real(), real(), (list(), list(), list(), list())).prop_map(
-        |(one_draw, draws, many_draws, from_zero, (chain, alone, local, scrambled))| Scores {
+    let list = || vec(cross_entropy(), 0..=limits::BLOCKS);
+    let single = (cross_entropy(), draws(), cross_entropy(), cross_entropy());
+    (single, list(), list(), list(), list()).prop_map(
+        |((one_draw, draws, many_draws, from_zero), chain, alone, local, scrambled)| Scores {
             one_draw,
             draws,
             many_draws,
@@ -423,13 +523,13 @@ fn scores() -> impl Strategy<Value = Scores> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    (any::<u64>(), text(limits::TOKEN), run_spec(), any::<u32>(), any::<u32>()).prop_map(
+    (counter(), text(limits::TOKEN), run_spec(), any::<u32>(), any::<u32>()).prop_map(
         |(worker, token, run, heartbeat_ms, lease_ms)| Welcome { worker, token, run, heartbeat_ms, lease_ms },
     )
 }
 
 fn assignment() -> impl Strategy<Value = Assignment> {
-    let hop = (any::<u32>(), any::<bool>(), any::<u32>(), any::<u32>(), any::<bool>()).prop_map(
+    let hop = (position(), any::<bool>(), position(), position(), any::<bool>()).prop_map(
         |(index, embedding, first_layer, end_layer, head)| Hop {
             index,
             part: Part { embedding, first_layer, end_layer, head },
@@ -439,8 +539,9 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         Seed => any::<u64>().prop_map(WeightSource::Seed),
         Snapshot => vec(blob(), 0..=20).prop_map(WeightSource::Snapshot),
     });
-    (any::<u64>(), vec(hop, 0..=20), any::<u32>(), any::<u64>(), any::<[u32; 2]>(), weights).prop_map(
-        |(epoch, hops, hop_count, first_step, [micro_batches, window], weights)| Assignment {
+    let sizes = (position(), micro_batches(), micro_batches());
+    (counter(), vec(hop, 0..=20), sizes, counter(), weights).prop_map(
+        |(epoch, hops, (hop_count, micro_batches, window), first_step, weights)| Assignment {
             epoch,
             hops,
             hop_count,
@@ -466,6 +567,15 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Removed => Just(Refusal::Removed),
         LeaseEnded => any::<u32>().prop_map(|seconds| Refusal::LeaseEnded { seconds }),
     })
+}
+
+/// The frame of a header given as bytes, as a sender without checks would write it.
+pub fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![protocol::VERSION];
+    frame.extend((header.len() as u32).to_le_bytes());
+    frame.extend(header);
+    frame.extend(payload);
+    frame
 }
 
 /// One way of damaging a frame.

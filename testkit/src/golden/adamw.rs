@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use engine::{
+    device::Device,
+    init::Start,
+    parameters::{ParameterSet, ParameterShape, Quantity},
+};
 use protocol::spec::OptimizerSpec;
 use serde::Deserialize;
 
 use super::{GoldenError, Report, Source, Tolerances, files};
-use crate::{
-    device::Device,
-    parameters::{ParameterSet, Quantity},
-    shapes::{ParameterShape, Start},
-};
 
 /// The optimizer of a set of vectors.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,11 +20,11 @@ pub(super) struct Rule {
     beta2: f64,
     eps: f64,
     weight_decay: f64,
-    pub clip_norm: f64,
+    clip_norm: f64,
 }
 
 impl Rule {
-    pub fn spec(&self) -> OptimizerSpec {
+    pub(super) fn spec(&self) -> OptimizerSpec {
         OptimizerSpec {
             beta1: self.beta1,
             beta2: self.beta2,
@@ -32,11 +32,6 @@ impl Rule {
             weight_decay: self.weight_decay,
             clip_norm: self.clip_norm,
         }
-    }
-
-    /// Factor for gradients of this global norm.
-    pub fn clip_scale(&self, norm: f64) -> f64 {
-        (self.clip_norm / (norm + 1e-6)).min(1.0)
     }
 }
 
@@ -67,32 +62,36 @@ pub(super) async fn check(
     report: &mut Report,
 ) -> Result<(), GoldenError> {
     let vectors: Vectors = files::json(source, FILE)?;
-    let lookup = |map: &BTreeMap<String, Vec<f32>>, name: &str| {
-        map.get(name).cloned().ok_or_else(|| GoldenError::Malformed {
-            file: FILE.into(),
-            reason: format!("`{name}` is missing"),
-        })
+    let malformed = |name: &str| GoldenError::Malformed {
+        file: FILE.into(),
+        reason: format!("`{name}` is missing, or not of its shape"),
     };
+    let lookup =
+        |map: &BTreeMap<String, Vec<f32>>, name: &str| map.get(name).cloned().ok_or_else(|| malformed(name));
     let shapes: Vec<ParameterShape> = vectors
         .shapes
         .iter()
         .map(|(name, shape)| ParameterShape { name: name.clone(), shape: shape.clone(), start: Start::Zeros })
         .collect();
-    let values = shapes.iter().map(|s| lookup(&vectors.start, &s.name)).collect::<Result<_, _>>()?;
-    let mut set = ParameterSet::from_values(shapes.clone(), values, device);
+    let start = shapes
+        .iter()
+        .map(|shape| Ok((shape.clone(), lookup(&vectors.start, &shape.name)?)))
+        .collect::<Result<_, GoldenError>>()?;
+    let optimizer = vectors.adamw.spec();
+    let mut set = ParameterSet::from_values(start, device)?;
     for (number, step) in vectors.steps.iter().enumerate() {
-        for (index, shape) in shapes.iter().enumerate() {
-            set.add_gradient(index, &lookup(&step.grads, &shape.name)?);
+        for ParameterShape { name, .. } in &shapes {
+            set.add_gradient(name, &lookup(&step.grads, name)?)?;
         }
         let norm = libm::sqrt(set.squared_norm().await?);
         report.note("AdamW: norm", (norm - step.norm).abs(), tolerances.norm * step.norm.max(1e-30), || {
             format!("step {number}")
         });
-        let factor = vectors.adamw.clip_scale(norm);
+        let factor = optimizer.clip_scale(norm);
         report.note("AdamW: factor", (factor - step.factor).abs(), tolerances.norm * step.factor, || {
             format!("step {number}")
         });
-        set.apply(factor, vectors.adamw.lr, &vectors.adamw.spec())?;
+        set.apply(factor, vectors.adamw.lr, &optimizer)?;
         for (index, shape) in shapes.iter().enumerate() {
             let quantities = [
                 ("AdamW: parameters", Quantity::Value, &step.params),
@@ -100,7 +99,8 @@ pub(super) async fn check(
                 ("AdamW: v", Quantity::SecondMoment, &step.v),
             ];
             for (kind, quantity, golden) in quantities {
-                let golden = golden.get(&shape.name).map(Vec::as_slice).unwrap_or_default();
+                let golden = golden.get(&shape.name).filter(|golden| golden.len() == shape.len());
+                let golden = golden.ok_or_else(|| malformed(&shape.name))?;
                 let found = set.read(index, quantity).await?;
                 for (place, (found, golden)) in found.iter().zip(golden).enumerate() {
                     let difference = (f64::from(*found) - golden).abs();

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use engine::aggregation::{
+    AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm, weighted_mean,
+};
 use serde::Deserialize;
 
 use super::{
     GoldenError, Report, Source,
     files::{self, Tensors},
-};
-use crate::aggregate::{
-    AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm, weighted_mean,
 };
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ const FILE: &str = "aggregate.json";
 const TENSORS: &str = "aggregate.safetensors";
 
 /// Relative to the largest golden number of a result. The same on a GPU: aggregation runs on the processor.
-const AGGREGATION: f64 = 2e-6;
+pub(super) const AGGREGATION: f64 = 2e-6;
 
 /// A rule of the vectors.
 enum Rule {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{
-    delta::DeltaEncoding,
-    spec::{BlockSpec, ModelSpec, Moments, RunSpec},
-    tensor::Encoding,
+use engine::{
+    denoiser::{BlockError, Replica, evaluate::cross_entropy, shapes, sweep::Composed},
+    device::Device,
+    parameters::Quantity,
 };
+use protocol::spec::{BlockSpec, ModelSpec, RunSpec};
 use serde::Deserialize;
 
 use super::{
@@ -15,11 +16,7 @@ use super::{
     compare::{Checksum, checksum, key_bias, relative},
     files::{self, Tensors},
 };
-use crate::{
-    block::{BlockError, Replica, evaluate::cross_entropy, shapes, sweep::Composed},
-    device::Device,
-    parameters::Quantity,
-};
+use crate::fixtures;
 
 #[derive(Deserialize)]
 #[allow(non_snake_case, reason = "the names of the file")]
@@ -88,6 +85,7 @@ pub(super) async fn check(
 ) -> Result<(), GoldenError> {
     let numbers: Numbers = files::json(source, &format!("{name}.json"))?;
     let c = &numbers.config;
+    let base = fixtures::block_run();
     let run = RunSpec {
         name: name.into(),
         model: ModelSpec {
@@ -101,19 +99,16 @@ pub(super) async fn check(
         optimizer: numbers.adamw.spec(),
         sequences: c.batch as u32,
         context: c.T as u32,
-        micro_batches: 1,
-        recompute: false,
-        wire: Encoding::F32,
-        moments: Moments::None,
-        blocks: Some(BlockSpec {
+        blocks: base.blocks.map(|blocks| BlockSpec {
             count: c.B,
             sigma_min: c.sigma_min,
             sigma_max: c.sigma_max,
             p_mean: c.p_mean,
             p_std: c.p_std,
             gamma: c.gamma,
-            delta: DeltaEncoding::F32,
+            ..blocks
         }),
+        ..base
     };
     let tensors = |part: &str| Tensors::open(source, &format!("{name}.{part}.safetensors"));
     let set = Set {
@@ -161,8 +156,8 @@ impl Set<'_> {
         let eps = self.train.floats("eps")?;
 
         let model = Composed::new(self.replicas()?).await.map_err(&failed)?;
-        let z = model.noised(y, sigma, eps, self.shape());
-        let h0 = replica.entry(x, &z, sigma, self.shape()).await.map_err(&failed)?;
+        let z = model.noised(y, sigma, eps, self.shape()).map_err(&failed)?;
+        let h0 = replica.layer_input(x, &z, sigma, self.shape()).await.map_err(&failed)?;
         relative(report, "block: h0", &h0, self.train.floats(&format!("b{b}.h0"))?, t.entry, place);
         let (zhat, logits) = replica.outcome(x, &z, sigma, self.shape()).await.map_err(&failed)?;
         relative(
@@ -173,8 +168,8 @@ impl Set<'_> {
             t.activation,
             place,
         );
-        let kept = self.train.floats(&format!("b{b}.logits"))?;
-        relative(report, "block: logits", &logits, kept, t.activation, place);
+        let expected = self.train.floats(&format!("b{b}.logits"))?;
+        relative(report, "block: logits", &logits, expected, t.activation, place);
 
         let scores = replica.accumulate(x, y, sigma, eps.to_vec(), self.shape()).await.map_err(&failed)?;
         for (found, golden) in scores.iter().zip(&golden.ce_per_sequence) {
@@ -189,20 +184,20 @@ impl Set<'_> {
 
         for (index, shape) in replica.parameters().shapes().iter().enumerate() {
             let found = replica.parameters().read(index, Quantity::Gradient).await?;
-            let kept = self.train.floats(&format!("b{b}.grad.{}", shape.name))?;
+            let expected = self.train.floats(&format!("b{b}.grad.{}", shape.name))?;
             let at = || format!("{}, block {b}, `{}`", self.name, shape.name);
-            let keys = key_bias(&shape.name, kept.len());
+            let keys = key_bias(&shape.name, expected.len());
             for key in keys.clone() {
                 report.note("block: key bias", f64::from(found[key]).abs(), t.key_bias, at);
             }
             // Of a bias with a part that is exactly 0, the rest is compared.
             let rest = |values: &[f32]| [&values[..keys.start], &values[keys.end..]].concat();
-            relative(report, "block: gradients", &rest(&found), &rest(kept), t.gradient, at);
+            relative(report, "block: gradients", &rest(&found), &rest(expected), t.gradient, at);
         }
 
         let norm = replica.update(self.numbers.adamw.lr).await.map_err(&failed)?;
         report.note("block: norms", (norm - golden.grad_norm).abs(), t.norm * golden.grad_norm, place);
-        let clip = self.numbers.adamw.clip_scale(norm);
+        let clip = self.run.optimizer.clip_scale(norm);
         report.note(
             "block: clip factors",
             (clip - golden.clip_factor).abs(),
@@ -223,11 +218,12 @@ impl Set<'_> {
         for (index, shape) in replica.parameters().shapes().iter().enumerate() {
             let name = &shape.name;
             let found = replica.parameters().read(index, Quantity::Value).await?;
-            let kept = self.after.floats(&format!("b{b}.after1.{name}"))?;
+            let expected = self.after.floats(&format!("b{b}.after1.{name}"))?;
             let gradient = self.train.floats(&format!("b{b}.grad.{name}"))?;
-            let keys = key_bias(name, kept.len());
+            let keys = key_bias(name, expected.len());
             let table = name == shapes::TABLE || name.ends_with(".positions.weight");
-            for (place, ((found, golden_value), gradient)) in found.iter().zip(kept).zip(gradient).enumerate()
+            for (place, ((found, golden_value), gradient)) in
+                found.iter().zip(expected).zip(gradient).enumerate()
             {
                 let difference = f64::from(found - golden_value).abs();
                 let at = || format!("{}, block {b}, `{name}`[{place}]", self.name);
@@ -272,8 +268,8 @@ impl Set<'_> {
         for (step, (state, logits)) in states.iter().zip(&logits).enumerate() {
             let place = || format!("{}, step {step} of the sweep", self.name);
             relative(report, "sweep: z", state, self.sweep.floats(&format!("z.{step}"))?, t.entry, place);
-            let kept = self.sweep.floats(&format!("logits.{step}"))?;
-            relative(report, "sweep: logits", logits, kept, t.activation, place);
+            let expected = self.sweep.floats(&format!("logits.{step}"))?;
+            relative(report, "sweep: logits", logits, expected, t.activation, place);
             let (found, golden) = (cross_entropy(logits, y, vocabulary), golden.ce_after_step[step]);
             report.note("sweep: cross-entropies", (found - golden).abs(), t.loss * golden, place);
         }

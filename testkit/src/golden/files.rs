@@ -2,29 +2,67 @@
 
 use std::collections::BTreeMap;
 
+use engine::{denoiser::BlockError, gpt2::StageError, parameters::ParameterError};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
 
 use super::Source;
-use crate::{block::BlockError, parameters::ParameterError, stage::StageError};
 
 /// Why a check against golden vectors did not pass.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GoldenError {
-    #[error("the golden file `{0}` is missing")]
+    /// The folder cannot be listed.
+    #[error(
+        "the folder {folder} of the golden vectors cannot be read: {reason}; COHORT_GOLDEN names another"
+    )]
+    Folder {
+        /// Its path.
+        folder: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The repository's own folder is not whole.
+    #[error("the golden vectors of the repository lack {0}: restore tests/golden from version control")]
+    Sets(String),
+    /// A file that another refers to, or a number in it, is not there.
+    #[error("the golden file or value {0} is missing")]
     Missing(String),
+    /// A file does not hold what it should.
     #[error("the golden file `{file}` cannot be used: {reason}")]
-    Malformed { file: String, reason: String },
+    Malformed {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No file is of a set that can be checked.
     #[error("there are no golden files to check against")]
     Nothing,
+    /// A stage refused a golden input.
     #[error("{place} failed: {error}")]
-    Stage { place: String, error: StageError },
+    Stage {
+        /// Which set, split and step.
+        place: String,
+        /// Why.
+        error: StageError,
+    },
+    /// A block refused a golden input.
     #[error("{place} failed: {error}")]
-    Block { place: String, error: BlockError },
+    Block {
+        /// Which set and block.
+        place: String,
+        /// Why.
+        error: BlockError,
+    },
+    /// Golden weights could not be loaded or read.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
+    /// Results outside their tolerances.
     #[error("results differ from the golden ones: {0}")]
     Off(String),
+    /// Tolerances that the reference's own error does not justify.
+    #[error("tolerances do not follow from the reference's own error: {0}")]
+    Tolerances(String),
 }
 
 /// A JSON file.
@@ -35,7 +73,7 @@ pub(super) fn json<T: DeserializeOwned>(source: Source<'_>, file: &str) -> Resul
 }
 
 pub(super) fn bytes(source: Source<'_>, file: &str) -> Result<Vec<u8>, GoldenError> {
-    source(file).ok_or_else(|| GoldenError::Missing(file.into()))
+    source(file).ok_or_else(|| GoldenError::Missing(format!("`{file}`")))
 }
 
 /// A safetensors file: floats and ids.
@@ -46,7 +84,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    pub fn open(source: Source<'_>, file: &str) -> Result<Self, GoldenError> {
+    pub(super) fn open(source: Source<'_>, file: &str) -> Result<Self, GoldenError> {
         let malformed = |reason: String| GoldenError::Malformed { file: file.into(), reason };
         let bytes = bytes(source, file)?;
         let tensors = SafeTensors::deserialize(&bytes).map_err(|error| malformed(error.to_string()))?;
@@ -66,11 +104,11 @@ impl Tensors {
         Ok(Tensors { file: file.into(), floats, ids })
     }
 
-    pub fn floats(&self, name: &str) -> Result<&[f32], GoldenError> {
+    pub(super) fn floats(&self, name: &str) -> Result<&[f32], GoldenError> {
         self.floats.get(name).map(Vec::as_slice).ok_or_else(|| self.without(name))
     }
 
-    pub fn ids(&self, name: &str) -> Result<&[u32], GoldenError> {
+    pub(super) fn ids(&self, name: &str) -> Result<&[u32], GoldenError> {
         self.ids.get(name).map(Vec::as_slice).ok_or_else(|| self.without(name))
     }
 

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use engine::{
+    device::Device,
+    gpt2::{StageError, shapes},
+    parameters::Quantity,
+};
 use protocol::{
     message::Pass,
-    spec::{ModelSpec, Moments, RunSpec},
-    tensor::Encoding,
+    spec::{ModelSpec, RunSpec},
 };
 use serde::Deserialize;
 
@@ -17,7 +21,7 @@ use super::{
     pipeline::Pipeline,
     splits::{self, Workers},
 };
-use crate::{device::Device, parameters::Quantity, shapes, stage::StageError};
+use crate::fixtures;
 
 #[derive(Deserialize)]
 struct Config {
@@ -119,9 +123,7 @@ impl Set<'_> {
             context: config.tokens as u32,
             micro_batches: self.numbers.adamw.micro_batches as u32,
             recompute,
-            wire: Encoding::F32,
-            moments: Moments::Full,
-            blocks: None,
+            ..fixtures::run()
         }
     }
 
@@ -264,7 +266,7 @@ impl Set<'_> {
                 self.tolerances.norm * golden.grad_norm,
                 || place.clone(),
             );
-            let scale = self.numbers.adamw.rule.clip_scale(norm);
+            let scale = self.numbers.adamw.rule.spec().clip_scale(norm);
             report.note(
                 "clip factor",
                 (scale - golden.clip_factor).abs(),

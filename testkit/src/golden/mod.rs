@@ -1,7 +1,7 @@
 //! Checks against golden vectors, driven by their data.
 //!
 //! The same functions run natively, in a browser on the CPU, and in a browser on WebGPU. Files come from a
-//! function, so that they may lie in a folder or inside the program. What the files hold and which tolerances
+//! function, so that they may lie in a [`folder`] or inside the program. What the files hold and which tolerances
 //! belong to them is said in the vectors' own README.
 
 mod adamw;
@@ -9,6 +9,7 @@ mod aggregate;
 mod block;
 mod compare;
 mod files;
+mod folder;
 mod gpt2;
 mod pipeline;
 mod report;
@@ -17,13 +18,13 @@ mod splits;
 mod tolerances;
 
 pub use files::GoldenError;
+pub use folder::{Folder, folder, is_own, require_all};
 pub use report::Report;
 pub use splits::{Scope, Splits};
-pub use tolerances::Tolerances;
+pub use tolerances::{Tolerances, require_justified};
 
+use engine::{device::Device, gpt2::shapes, parameters::ParameterSet};
 use protocol::spec::{Hop, ModelSpec, Moments};
-
-use crate::{device::Device, parameters::ParameterSet, shapes};
 
 /// Gives a file's bytes by its name; None if there is no such file.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
@@ -45,15 +46,15 @@ pub fn drawn_model() -> ModelSpec {
 pub async fn drawn() -> Result<u64, GoldenError> {
     let model = drawn_model();
     let hops = [Hop { index: 0, part: shapes::whole(&model) }];
-    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Host).export(Moments::None).await?;
+    let file = ParameterSet::draw(&model, &hops, 2026, &Device::Cpu).export(Moments::None).await?;
     // FNV-1a.
     Ok(file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     }))
 }
 
-/// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`, `aggregate.json` and every
-/// set `block-*.json` and `gpt2-*.json`.
+/// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`,
+/// `aggregate.json` and every set `block-*.json` and `gpt2-*.json`.
 ///
 /// # Errors
 ///
@@ -69,22 +70,20 @@ pub async fn check(
     let mut report = Report::default();
     let mut sets = 0;
     for name in names {
-        if *name == "adamw.json" {
-            sets += 1;
-            adamw::check(source, device, tolerances, &mut report).await?;
-        } else if *name == "schedule.json" {
-            sets += 1;
-            schedule::check(source, &mut report)?;
-        } else if *name == "aggregate.json" {
-            sets += 1;
-            aggregate::check(source, &mut report)?;
-        } else if let Some(set) = name.strip_suffix(".json").filter(|set| set.starts_with("block-")) {
-            sets += 1;
-            block::check(set, source, device, tolerances, &mut report).await?;
-        } else if let Some(set) = name.strip_suffix(".json").filter(|set| set.starts_with("gpt2-")) {
-            sets += 1;
-            gpt2::check(set, source, device, tolerances, scope, &mut report).await?;
+        let Some(set) = name.strip_suffix(".json") else { continue };
+        match set {
+            "adamw" => adamw::check(source, device, tolerances, &mut report).await?,
+            "schedule" => schedule::check(source, &mut report)?,
+            "aggregate" => aggregate::check(source, &mut report)?,
+            _ if set.starts_with("block-") => {
+                block::check(set, source, device, tolerances, &mut report).await?;
+            }
+            _ if set.starts_with("gpt2-") => {
+                gpt2::check(set, source, device, tolerances, scope, &mut report).await?;
+            }
+            _ => continue,
         }
+        sets += 1;
     }
     if sets == 0 {
         return Err(GoldenError::Nothing);

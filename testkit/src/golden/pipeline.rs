@@ -1,16 +1,16 @@
 //! A whole pipeline in one place: every worker's stage, and tensors handed from hop to hop.
 
+use engine::{
+    device::Device,
+    gpt2::{HopInput, LossOutcome, Stage, StageError},
+    parameters::{ParameterSet, Quantity},
+};
 use protocol::{
     message::Pass,
     spec::{Hop, RunSpec},
 };
 
 use super::{GoldenError, splits::Workers};
-use crate::{
-    device::Device,
-    parameters::{ParameterSet, Quantity},
-    stage::{HopInput, LossOutcome, Stage, StageError},
-};
 
 pub(super) struct Pipeline {
     stages: Vec<Stage>,
@@ -20,7 +20,7 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     /// Each worker takes its own share of `weights`, a safetensors file.
-    pub fn new(
+    pub(super) fn new(
         run: &RunSpec,
         workers: &Workers,
         weights: &[u8],
@@ -40,17 +40,17 @@ impl Pipeline {
         Ok(Pipeline { stages, hops })
     }
 
-    pub fn last(&self) -> usize {
+    pub(super) fn last(&self) -> usize {
         self.hops.len() - 1
     }
 
     /// Layers before what leaves hop `hop`.
-    pub fn layers_before_exit(&self, hop: usize) -> u32 {
+    pub(super) fn layers_before_exit(&self, hop: usize) -> u32 {
         self.hops[hop].1.part.end_layer
     }
 
     /// Hidden states leaving each hop but the last.
-    pub async fn forward(
+    pub(super) async fn forward(
         &mut self,
         pass: Pass,
         tokens: &[u32],
@@ -69,7 +69,7 @@ impl Pipeline {
     }
 
     /// Loss of the last hop from what [`Pipeline::forward`] gave.
-    pub async fn loss(
+    pub(super) async fn loss(
         &mut self,
         pass: Pass,
         tokens: &[u32],
@@ -83,7 +83,7 @@ impl Pipeline {
     }
 
     /// Logits of the last hop.
-    pub async fn logits(
+    pub(super) async fn logits(
         &mut self,
         tokens: &[u32],
         left: &[Vec<f32>],
@@ -94,7 +94,7 @@ impl Pipeline {
     }
 
     /// Gradients of what left each hop but the last, first hop first, from that of the loss's hop.
-    pub async fn backward(
+    pub(super) async fn backward(
         &mut self,
         micro_batch: u32,
         gradient: Option<Vec<f32>>,
@@ -112,7 +112,7 @@ impl Pipeline {
     }
 
     /// Norm of all stages' gradients together.
-    pub async fn norm(&self) -> Result<f64, StageError> {
+    pub(super) async fn norm(&self) -> Result<f64, StageError> {
         let mut sum = 0.0;
         for stage in &self.stages {
             sum += stage.squared_norm().await?;
@@ -120,7 +120,7 @@ impl Pipeline {
         Ok(libm::sqrt(sum))
     }
 
-    pub async fn apply(&mut self, clip_scale: f64, learning_rate: f64) -> Result<(), StageError> {
+    pub(super) async fn apply(&mut self, clip_scale: f64, learning_rate: f64) -> Result<(), StageError> {
         for stage in &mut self.stages {
             stage.apply(clip_scale, learning_rate).await?;
         }
@@ -128,25 +128,25 @@ impl Pipeline {
     }
 
     /// Micro-batches that some stage still holds.
-    pub fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.stages.iter().map(Stage::in_flight).sum()
     }
 
     /// Names of all parameters, each once.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         let shapes = self.stages.iter().flat_map(|stage| stage.parameters().shapes());
         shapes.map(|shape| shape.name.clone()).collect()
     }
 
     /// A parameter's numbers.
-    pub async fn read(&self, name: &str, quantity: Quantity) -> Result<Vec<f32>, GoldenError> {
+    pub(super) async fn read(&self, name: &str, quantity: Quantity) -> Result<Vec<f32>, GoldenError> {
         for stage in &self.stages {
             let parameters = stage.parameters();
             if let Some(index) = parameters.position(name) {
                 return Ok(parameters.read(index, quantity).await?.into_owned());
             }
         }
-        Err(GoldenError::Missing(name.into()))
+        Err(GoldenError::Missing(format!("`{name}`")))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The noise schedule: `schedule.json`.
 
+use engine::denoiser::noise::{
+    NoiseLaw, NoiseSchedule, Preconditioning, SIGMA_DATA, normal_cdf, normal_quantile, owner,
+};
 use serde::Deserialize;
 
 use super::{GoldenError, Report, Source, files};
-use crate::block::noise::{
-    NoiseLaw, NoiseSchedule, Preconditioning, SIGMA_DATA, normal_cdf, normal_quantile, owner,
-};
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -83,7 +83,7 @@ struct Quantile {
 const FILE: &str = "schedule.json";
 
 /// Of value. The same on a GPU: all of it is f64 on the processor.
-const SCHEDULE: f64 = 1e-8;
+pub(super) const SCHEDULE: f64 = 1e-8;
 const EDM: f64 = 1e-12;
 /// Exact results: equal, or off by more than this.
 const EXACT: f64 = f64::MIN_POSITIVE;

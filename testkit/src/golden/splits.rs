@@ -1,8 +1,7 @@
 //! Ways to cut a model into stages.
 
+use engine::gpt2::shapes;
 use protocol::spec::{Hop, ModelSpec, Part};
-
-use crate::shapes;
 
 /// Which splits are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +17,9 @@ pub enum Splits {
 pub struct Scope {
     /// Most stages of a split, beside the undivided model.
     pub stages: u32,
+    /// Which of the splits into so many stages.
     pub splits: Splits,
-    /// With activations kept, computed again, or both.
+    /// With activations saved, computed again, or both.
     pub recompute: Vec<bool>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn all(model: &ModelSpec, scope: &Scope) -> Vec<Workers> {
 }
 
 /// All splits into `stages` workers. Untied, each has one part. Tied, the first worker has the head as a part
-/// of its own at the end of the way, even when there is only one worker.
+/// of its own at the end of the pipeline, even when there is only one worker.
 fn of(model: &ModelSpec, stages: u32) -> Vec<Workers> {
     let tied = model.tie_embeddings;
     if stages == 1 && !tied {

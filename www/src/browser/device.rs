@@ -3,20 +3,22 @@
 use wasm_bindgen::JsValue;
 
 use super::js::{self, window};
-use crate::user_agent;
+use crate::state::user_agent;
 
+/// What the browser tells.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub(crate) struct Device {
     /// "Chrome 156 on Linux".
-    pub browser: String,
+    pub(crate) browser: String,
     /// Threads the processor runs at once; the browser may round it down.
-    pub cores: Option<u32>,
+    pub(crate) cores: Option<u32>,
     /// The browser rounds it, and reports nothing above a limit.
-    pub memory_gigabytes: Option<f64>,
+    pub(crate) memory_gigabytes: Option<f64>,
 }
 
 impl Device {
-    pub fn read() -> Self {
+    /// Asks the browser.
+    pub(crate) fn read() -> Self {
         let navigator: JsValue = window().navigator().into();
         let number = |name| js::get(&navigator, name).and_then(|value| value.as_f64());
         Device {

@@ -1,11 +1,19 @@
-//! What the page asks of the browser.
+//! What the page asks of the browser, and of the coordinator through it.
 
-pub mod address;
-pub mod clipboard;
-pub mod device;
-pub mod js;
-pub mod name;
-pub mod title;
-pub mod token;
-pub mod wake_lock;
-pub mod webgpu;
+pub(crate) mod address;
+pub(crate) mod api;
+pub(crate) mod clipboard;
+pub(crate) mod clock;
+pub(crate) mod device;
+pub(crate) mod focus;
+pub(crate) mod js;
+pub(crate) mod live;
+pub(crate) mod name;
+pub(crate) mod participation;
+pub(crate) mod stream;
+pub(crate) mod tab;
+pub(crate) mod title;
+pub(crate) mod token;
+pub(crate) mod visibility;
+pub(crate) mod wake_lock;
+pub(crate) mod webgpu;

@@ -5,21 +5,23 @@ use super::js::window;
 const KEY: &str = "cohort.name";
 
 /// Characters that a name may have.
-pub const LONGEST: usize = 64;
+pub(crate) const LONGEST: usize = 64;
 
-pub fn recall() -> Option<String> {
+/// The name from an earlier visit.
+pub(crate) fn recall() -> Option<String> {
     let storage = window().local_storage().ok().flatten()?;
     storage.get_item(KEY).ok().flatten().filter(|name| !name.is_empty())
 }
 
-pub fn keep(name: &str) {
+/// Keeps the name for the next visit.
+pub(crate) fn keep(name: &str) {
     if let Ok(Some(storage)) = window().local_storage() {
-        // A browser that keeps nothing asks again next time.
+        // A browser that stores nothing asks again next time.
         let _ = storage.set_item(KEY, name);
     }
 }
 
 /// Without blanks at the ends, and no longer than the coordinator takes.
-pub fn tidy(name: &str) -> String {
+pub(crate) fn tidy(name: &str) -> String {
     name.trim().chars().take(LONGEST).collect()
 }

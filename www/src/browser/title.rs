@@ -2,7 +2,8 @@
 
 use super::js::window;
 
-pub fn set(text: &str) {
+/// Sets it, where it is another.
+pub(crate) fn set(text: &str) {
     if let Some(document) = window().document()
         && document.title() != text
     {

@@ -1,47 +1,42 @@
 //! Keeping the screen on while the device trains: a phone that goes dark stops the tab.
 
 use leptos::prelude::*;
-use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
+use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::spawn_local;
 
-use super::js::{self, window};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hold {
-    Off,
-    On,
-    /// The browser's words, for people.
-    Denied(String),
-}
+use super::{
+    js::{self, window},
+    visibility,
+};
+use crate::text::device::{NoScreenLock, ScreenLock};
 
 /// The one screen lock of the page. The browser drops it when the tab is hidden; this takes it again.
 #[derive(Clone, Copy)]
-pub struct WakeLock {
-    pub hold: RwSignal<Hold>,
+pub(crate) struct WakeLock {
+    /// What has become of it.
+    pub(crate) hold: RwSignal<ScreenLock>,
     wanted: RwSignal<bool>,
     sentinel: StoredValue<Option<JsValue>, LocalStorage>,
 }
 
 impl WakeLock {
-    pub fn new() -> Self {
+    /// Not held; there is one for as long as the page lives.
+    pub(crate) fn new() -> Self {
         let lock = WakeLock {
-            hold: RwSignal::new(Hold::Off),
+            hold: RwSignal::new(ScreenLock::Off),
             wanted: RwSignal::new(false),
             sentinel: StoredValue::new_local(None),
         };
-        let shown = Closure::<dyn FnMut()>::new(move || {
-            if lock.wanted.get_untracked() && is_visible() {
+        visibility::on_change(move |visible| {
+            if visible && lock.wanted.get_untracked() {
                 lock.take();
             }
         });
-        let document: &web_sys::EventTarget = &document();
-        let _ = document.add_event_listener_with_callback("visibilitychange", shown.as_ref().unchecked_ref());
-        // The page has one of these for as long as it lives.
-        shown.forget();
         lock
     }
 
-    pub fn want(self, wanted: bool) {
+    /// Takes it or gives it back.
+    pub(crate) fn want(self, wanted: bool) {
         if self.wanted.get_untracked() == wanted {
             return;
         }
@@ -51,18 +46,21 @@ impl WakeLock {
 
     fn take(self) {
         let Some(api) = js::get(&window().navigator(), "wakeLock") else {
-            return self.hold.set(Hold::Denied("this browser does not offer it here".to_owned()));
+            return self.hold.set(ScreenLock::Denied(NoScreenLock::NotOffered));
         };
         spawn_local(async move {
-            match js::call_async(&api, "request", Some(&"screen".into())).await {
+            match js::try_call_async(&api, "request", Some(&"screen".into())).await {
                 Ok(sentinel) => {
                     self.sentinel.set_value(Some(sentinel));
-                    self.hold.set(Hold::On);
+                    self.hold.set(ScreenLock::On);
                     if !self.wanted.get_untracked() {
                         self.give_back();
                     }
                 }
-                Err(words) => self.hold.set(Hold::Denied(words)),
+                Err(error) => self.hold.set(ScreenLock::Denied(match js::text(&error, "name").as_deref() {
+                    Some("NotAllowedError") => NoScreenLock::NotAllowed,
+                    _ => NoScreenLock::Other,
+                })),
             }
         });
     }
@@ -71,10 +69,6 @@ impl WakeLock {
         if let Some(sentinel) = self.sentinel.try_update_value(Option::take).flatten() {
             js::call(&sentinel, "release", None);
         }
-        self.hold.set(Hold::Off);
+        self.hold.set(ScreenLock::Off);
     }
-}
-
-fn is_visible() -> bool {
-    document().visibility_state() == web_sys::VisibilityState::Visible
 }

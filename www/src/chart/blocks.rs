@@ -1,17 +1,21 @@
 //! The curves of block mode: cross-entropies that can be switched on and off, and participation.
 
 use leptos::prelude::*;
-use protocol::view::CurvePoint;
 
 use super::{Chart, figure::Subject};
 use crate::{
-    format::{count, loss, percent},
-    live::Live,
-    scores::{Line, newest},
+    browser::live::Live,
+    state::scores::{Line, newest},
+    text::{
+        chart::{self as text, value_at},
+        numbers::count,
+        scores,
+    },
 };
 
+/// The cross-entropies of block mode, those that are chosen.
 #[component]
-pub fn ScoreCurve() -> impl IntoView {
+pub(crate) fn ScoreCurve() -> impl IntoView {
     let live = expect_context::<Live>();
     let lines = RwSignal::new(Line::FIRST.to_vec());
     let chart = Chart::new(Subject::Scores(lines));
@@ -21,17 +25,13 @@ pub fn ScoreCurve() -> impl IntoView {
         chart.up_to_cursor(|points| {
             let step = points.last().map_or(0, |point| point.step);
             let key = move |line: Line| {
-                let value = match newest(line, points.iter().copied()) {
-                    Some((at, nats)) if at == step => loss(nats),
-                    Some((at, nats)) => format!("{} (step {})", loss(nats), count(at)),
-                    None => "not measured yet".to_owned(),
-                };
+                let value = value_at(step, newest(line, points.iter().copied()));
                 view! {
-                    <span class="key key-line" data-line=line.key()>{line.name()} " " <b>{value}</b></span>
+                    <span class="key key-line" data-line=line.key()>{scores::line(line)} " " <b>{value}</b></span>
                 }
             };
             view! {
-                <span class="key">"Local step " <b>{count(step)}</b></span>
+                <span class="key">{text::LOCAL_STEP} <b>{count(step)}</b></span>
                 {shown.into_iter().map(key).collect_view()}
             }
         })
@@ -51,7 +51,7 @@ pub fn ScoreCurve() -> impl IntoView {
         view! {
             <label class="toggle" data-line=line.key()>
                 <input type="checkbox" data-testid=format!("line-{}", line.key()) prop:checked=on on:change=change/>
-                <span>{line.name()}</span>
+                <span>{scores::line(line)}</span>
             </label>
         }
     };
@@ -63,43 +63,35 @@ pub fn ScoreCurve() -> impl IntoView {
                     class="chart-host"
                     node_ref=chart.host
                     role="img"
-                    aria-label=move || live.curve.with(|curve| summary(curve, &lines.get()))
+                    aria-label=move || live.curve.with(|curve| text::cross_entropies(curve, &lines.get()))
                 ></div>
-                <p class="chart-empty" hidden=move || !is_empty()>"The curve starts with the first finished round."</p>
+                <p class="chart-empty" hidden=move || !is_empty()>{text::EMPTY_ROUNDS}</p>
             </div>
             <fieldset class="toggles">
-                <legend>"Lines in the chart"</legend>
+                <legend>{text::LINES}</legend>
                 {Line::ALL.map(toggle).into_iter().collect_view()}
             </fieldset>
-            <p class="quiet">
-                "The first line is the headline and means little by itself: it counts what all blocks do in turn, so hold \
-                 it against the best block alone. Leaky lines see the answer through the noise: they say little about how \
-                 well the model guesses, however low they are."
-            </p>
+            <p class="quiet">{text::HOW_TO_READ}</p>
         </figure>
     }
 }
 
+/// Participation in each round.
 #[component]
-pub fn ParticipationCurve() -> impl IntoView {
+pub(crate) fn ParticipationCurve() -> impl IntoView {
     let live = expect_context::<Live>();
     let chart = Chart::new(Subject::Participation);
     let read = move || {
         chart.up_to_cursor(|points| {
             let point = points.last()?;
-            let share = point.participation.map_or("–".to_owned(), percent);
+            let share = text::participation_at(point);
             Some(view! {
-                <span class="key">"Local step " <b>{count(point.step)}</b></span>
-                <span class="key key-line" data-line="participation">"Participation " <b>{share}</b></span>
+                <span class="key">{text::LOCAL_STEP} <b>{count(point.step)}</b></span>
+                <span class="key key-line" data-line="participation">{text::PARTICIPATION} <b>{share}</b></span>
             })
         })
     };
-    let words = move || {
-        live.curve.with(|curve| match curve.last().and_then(|point| point.participation) {
-            Some(share) => format!("Participation per round; in the last one {}", percent(share)),
-            None => "Participation per round, none so far".to_owned(),
-        })
-    };
+    let words = move || live.curve.with(|curve| text::participation(curve));
     view! {
         <figure class="chart">
             <p class="chart-read" aria-hidden="true">{read}</p>
@@ -107,18 +99,5 @@ pub fn ParticipationCurve() -> impl IntoView {
                 <div class="chart-host" node_ref=chart.host role="img" aria-label=words></div>
             </div>
         </figure>
-    }
-}
-
-fn summary(curve: &[CurvePoint], lines: &[Line]) -> String {
-    let words = |line: &Line| {
-        let (step, nats) = newest(*line, curve.iter())?;
-        Some(format!("{} {} at local step {}", line.name(), loss(nats), count(step)))
-    };
-    let words: Vec<String> = lines.iter().filter_map(words).collect();
-    if words.is_empty() {
-        "Curve of cross-entropies, nothing measured so far".to_owned()
-    } else {
-        format!("Curve of cross-entropies: {}", words.join("; "))
     }
 }

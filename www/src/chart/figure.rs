@@ -5,10 +5,11 @@ use leptos::prelude::*;
 use protocol::view::CurvePoint;
 
 use super::options;
-use crate::scores::Line;
+use crate::{state::scores::Line, text::chart as text};
 
+/// What is drawn.
 #[derive(Clone, Copy)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// Losses of pipeline mode.
     Losses,
     /// Cross-entropies of block mode, those that are chosen.
@@ -18,25 +19,27 @@ pub enum Subject {
 }
 
 /// How a line looks.
-pub struct Stroke {
+pub(crate) struct Stroke {
     /// Its key in the style sheet.
-    pub colour: &'static str,
-    pub width: u32,
-    pub points: bool,
+    pub(crate) colour: &'static str,
+    /// In CSS pixels.
+    pub(crate) width: u32,
+    /// Whether each value is marked.
+    pub(crate) points: bool,
 }
 
-pub struct Figure {
-    pub lines: Vec<Stroke>,
-    pub x: &'static str,
-    pub y: &'static str,
+/// The lines and axes of a chart.
+pub(crate) struct Figure {
+    pub(crate) lines: Vec<Stroke>,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
     /// Ends of the vertical axis; None: as the numbers need.
-    pub range: Option<[f64; 2]>,
+    pub(crate) range: Option<[f64; 2]>,
 }
-
-const LOCAL_STEPS: &str = "local steps of each block";
 
 impl Subject {
-    pub fn figure(self) -> Figure {
+    /// How it looks.
+    pub(crate) fn figure(self) -> Figure {
         let stroke = |colour, width, points| Stroke { colour, width, points };
         match self {
             Subject::Losses => Figure {
@@ -45,8 +48,8 @@ impl Subject {
                     stroke("training", 2, false),
                     stroke("validation", 2, true),
                 ],
-                x: "step",
-                y: "loss, nats per token",
+                x: text::AXIS_STEP,
+                y: text::AXIS_LOSS,
                 range: None,
             },
             Subject::Scores(lines) => {
@@ -55,21 +58,22 @@ impl Subject {
                 };
                 Figure {
                     lines: lines.get_untracked().into_iter().map(line).collect(),
-                    x: LOCAL_STEPS,
-                    y: "nats per token",
+                    x: text::AXIS_LOCAL_STEPS,
+                    y: text::AXIS_NATS,
                     range: None,
                 }
             }
             Subject::Participation => Figure {
                 lines: vec![stroke("participation", 2, false)],
-                x: LOCAL_STEPS,
-                y: "in time, %",
+                x: text::AXIS_LOCAL_STEPS,
+                y: text::AXIS_IN_TIME,
                 range: Some([0.0, 105.0]),
             },
         }
     }
 
-    pub fn data(self, points: &[&CurvePoint]) -> Array {
+    /// Its columns for uPlot: the steps, then the values of each line.
+    pub(crate) fn data(self, points: &[&CurvePoint]) -> Array {
         match self {
             Subject::Losses => options::losses(points),
             Subject::Scores(lines) => {
@@ -78,8 +82,8 @@ impl Subject {
                     .into_iter()
                     .map(|line| move |point: &CurvePoint| line.value(point))
                     .collect();
-                let values: Vec<&dyn Fn(&CurvePoint) -> Option<f64>> =
-                    values.iter().map(|value| value as &dyn Fn(&CurvePoint) -> Option<f64>).collect();
+                let values: Vec<options::Value<'_>> =
+                    values.iter().map(|value| value as options::Value<'_>).collect();
                 options::columns(points, &values)
             }
             Subject::Participation => {

@@ -1,9 +1,11 @@
-//! The learning curve: a chart, a line that reads it out, and words for those who do not see it.
+//! The learning curve: a chart, a line with its values, and words for those who do not see it.
 
 mod blocks;
 mod figure;
 mod options;
 mod uplot;
+
+use std::time::Duration;
 
 use js_sys::{Function, Reflect};
 use leptos::{html::Div, prelude::*};
@@ -11,11 +13,14 @@ use protocol::view::CurvePoint;
 use wasm_bindgen::{JsCast, JsValue, prelude::Closure};
 use web_sys::{HtmlElement, ResizeObserver};
 
-pub use self::blocks::{ParticipationCurve, ScoreCurve};
+pub(crate) use self::blocks::{ParticipationCurve, ScoreCurve};
 use self::{figure::Subject, uplot::UPlot};
 use crate::{
-    format::{count, loss},
-    live::Live,
+    browser::live::Live,
+    text::{
+        chart::{self as text, newest_validation, value_at},
+        numbers::{count, loss},
+    },
 };
 
 /// What lives as long as the chart is on the page.
@@ -46,7 +51,12 @@ struct Chart {
     subject: Subject,
     /// Index, among the drawn points, of the one under the cursor.
     at: RwSignal<Option<usize>>,
+    /// A redrawing is due soon and will show what comes until then.
+    waiting: StoredValue<bool>,
 }
+
+/// Time between two redrawings: a fast run has many steps a second, and drawing takes the page's thread.
+const REDRAW: Duration = Duration::from_millis(500);
 
 impl Chart {
     fn new(subject: Subject) -> Self {
@@ -56,6 +66,7 @@ impl Chart {
             curve: expect_context::<Live>().curve,
             subject,
             at: RwSignal::new(None),
+            waiting: StoredValue::new(false),
         };
         Effect::new(move |_| {
             if let Subject::Scores(lines) = subject {
@@ -65,7 +76,10 @@ impl Chart {
                 chart.draw();
             }
         });
-        Effect::new(move |_| chart.refresh());
+        Effect::new(move |_| {
+            chart.curve.track();
+            chart.refresh_soon();
+        });
         redraw_on_new_colours(chart);
         on_cleanup(move || chart.drawing.set_value(None));
         chart
@@ -103,8 +117,23 @@ impl Chart {
         self.with_plot(|plot| plot.set_size(&options::size_object(&element)));
     }
 
+    fn refresh_soon(self) {
+        if self.waiting.try_get_value() != Some(false) {
+            return;
+        }
+        self.waiting.set_value(true);
+        set_timeout(
+            move || {
+                if self.waiting.try_set_value(false).is_none() {
+                    self.refresh();
+                }
+            },
+            REDRAW,
+        );
+    }
+
     fn refresh(self) {
-        let data = self.curve.with(|curve| self.subject.data(&options::drawn(curve)));
+        let data = self.curve.with_untracked(|curve| self.subject.data(&options::drawn(curve)));
         self.with_plot(|plot| plot.set_data(&data));
     }
 
@@ -127,7 +156,7 @@ impl Chart {
     }
 
     /// The point under the cursor or else the last one, and the newest validation up to there.
-    fn read_out(self) -> Option<(CurvePoint, Option<Measured>)> {
+    fn read_out(self) -> Option<(CurvePoint, Option<(u64, f64)>)> {
         self.up_to_cursor(|points| {
             let last = points.last().map(|last| (*last).clone())?;
             Some((last, newest_validation(points.iter().copied())))
@@ -135,36 +164,36 @@ impl Chart {
     }
 }
 
+/// The losses of pipeline mode.
 #[component]
-pub fn LossCurve() -> impl IntoView {
+pub(crate) fn LossCurve() -> impl IntoView {
     let live = expect_context::<Live>();
     let chart = Chart::new(Subject::Losses);
-
     let is_empty = move || live.curve.with(Vec::is_empty);
+    let read_out = move || chart.read_out().map(|(point, measured)| view! { <ReadOut point measured/> });
     view! {
         <figure class="chart">
-            <p class="chart-read" aria-hidden="true">
-                {move || chart.read_out().map(|(point, measured)| view! { <ReadOut point measured/> })}
-            </p>
+            <p class="chart-read" aria-hidden="true">{read_out}</p>
             <div class="chart-box">
-                <div class="chart-host" node_ref=chart.host role="img" aria-label=move || live.curve.with(|c| summary(c))></div>
-                <p class="chart-empty" hidden=move || !is_empty()>"The curve starts with the first finished step."</p>
+                <div
+                    class="chart-host"
+                    node_ref=chart.host
+                    role="img"
+                    aria-label=move || live.curve.with(|curve| text::losses(curve))
+                ></div>
+                <p class="chart-empty" hidden=move || !is_empty()>{text::EMPTY}</p>
             </div>
         </figure>
     }
 }
 
 #[component]
-fn ReadOut(point: CurvePoint, measured: Option<Measured>) -> impl IntoView {
-    let validation = match measured {
-        Some((step, nats)) if step == point.step => loss(nats),
-        Some((step, nats)) => format!("{} (step {})", loss(nats), count(step)),
-        None => "not measured yet".to_owned(),
-    };
+fn ReadOut(point: CurvePoint, measured: Option<(u64, f64)>) -> impl IntoView {
+    let validation = value_at(point.step, measured);
     view! {
-        <span class="key">"Step " <b>{count(point.step)}</b></span>
-        <span class="key key-training">"Training " <b>{loss(point.train_loss)}</b></span>
-        <span class="key key-validation">"Validation " <b>{validation}</b></span>
+        <span class="key">{text::STEP} <b>{count(point.step)}</b></span>
+        <span class="key key-training">{text::TRAINING} <b>{loss(point.train_loss)}</b></span>
+        <span class="key key-validation">{text::VALIDATION} <b>{validation}</b></span>
     }
 }
 
@@ -179,27 +208,4 @@ fn redraw_on_new_colours(chart: Chart) {
             query.set_onchange(None);
         }
     });
-}
-
-/// Step and loss of a measurement on the held-out text.
-type Measured = (u64, f64);
-
-fn newest_validation<'a>(points: impl DoubleEndedIterator<Item = &'a CurvePoint>) -> Option<Measured> {
-    points.rev().find_map(|point| point.validation_loss.map(|nats| (point.step, nats)))
-}
-
-fn summary(curve: &[CurvePoint]) -> String {
-    let (Some(first), Some(last)) = (curve.first(), curve.last()) else {
-        return "Loss curve, empty so far".to_owned();
-    };
-    let validation = newest_validation(curve.iter()).map_or(String::new(), |(step, nats)| {
-        format!("; validation loss {} at step {}", loss(nats), count(step))
-    });
-    format!(
-        "Loss curve: training loss {} at step {}, {} at step {}{validation}",
-        loss(first.train_loss),
-        count(first.step),
-        loss(last.train_loss),
-        count(last.step)
-    )
 }

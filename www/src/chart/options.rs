@@ -7,7 +7,7 @@ use wasm_bindgen::JsValue;
 use web_sys::HtmlElement;
 
 use super::figure::Figure;
-use crate::curve::smooth;
+use crate::state::curve::smooth;
 
 /// Points on either side that the bold line is the mean of, as a share of the curve and at most.
 const SMOOTH_SHARE: usize = 60;
@@ -41,14 +41,21 @@ impl Look {
 }
 
 /// `hover` is called with uPlot at each move of the cursor.
-pub fn options(element: &HtmlElement, hover: &Function, figure: &Figure) -> JsValue {
+pub(crate) fn options(element: &HtmlElement, hover: &Function, figure: &Figure) -> JsValue {
     let look = Look::of(element, figure);
-    let axis = |size: u32, label: &str| {
-        json!({
+    // Whole steps: uPlot would also put marks at 2.5.
+    let whole: Vec<u64> =
+        (0..10).flat_map(|power| [1, 2, 5].map(|digit: u64| digit * 10_u64.pow(power))).collect();
+    let axis = |size: u32, label: &str, increments: Option<&[u64]>| {
+        let mut axis = json!({
             "stroke": look.ink, "font": "12px system-ui, sans-serif", "size": size, "gap": 6,
             "label": label, "labelSize": 20, "labelGap": 2, "labelFont": "12px system-ui, sans-serif",
             "grid": { "stroke": look.grid, "width": 1 }, "ticks": { "show": false },
-        })
+        });
+        if let Some(increments) = increments {
+            axis["incrs"] = json!(increments);
+        }
+        axis
     };
     let (width, height) = size(element);
     let line = |(line, colour): (&super::figure::Stroke, &String)| {
@@ -65,7 +72,7 @@ pub fn options(element: &HtmlElement, hover: &Function, figure: &Figure) -> JsVa
         "legend": { "show": false },
         "cursor": { "y": false, "drag": { "x": false, "y": false }, "points": { "size": 7 } },
         "scales": { "x": { "time": false }, "y": y },
-        "axes": [axis(30, figure.x), axis(46, figure.y)],
+        "axes": [axis(30, figure.x, Some(&whole)), axis(46, figure.y, None)],
         "series": series,
     });
     let options = JSON::parse(&options.to_string()).unwrap_or(JsValue::NULL);
@@ -76,17 +83,18 @@ pub fn options(element: &HtmlElement, hover: &Function, figure: &Figure) -> JsVa
 }
 
 /// Width and height of the element in CSS pixels; uPlot cannot draw into nothing.
-pub fn size(element: &HtmlElement) -> (i32, i32) {
+pub(crate) fn size(element: &HtmlElement) -> (i32, i32) {
     (element.client_width().max(120), element.client_height().max(120))
 }
 
-pub fn size_object(element: &HtmlElement) -> JsValue {
+/// The same for uPlot.
+pub(crate) fn size_object(element: &HtmlElement) -> JsValue {
     let (width, height) = size(element);
     JSON::parse(&json!({ "width": width, "height": height }).to_string()).unwrap_or(JsValue::NULL)
 }
 
 /// The points that are drawn: all, or an even choice that keeps every measured validation and the end.
-pub fn drawn(curve: &[CurvePoint]) -> Vec<&CurvePoint> {
+pub(crate) fn drawn(curve: &[CurvePoint]) -> Vec<&CurvePoint> {
     let stride = curve.len().div_ceil(MOST_POINTS).max(1);
     let last = curve.len().saturating_sub(1);
     let chosen = curve.iter().enumerate();
@@ -97,7 +105,7 @@ pub fn drawn(curve: &[CurvePoint]) -> Vec<&CurvePoint> {
 }
 
 /// The columns of pipeline mode: every step's loss, their trend, and what was measured on text held back.
-pub fn losses(points: &[&CurvePoint]) -> Array {
+pub(crate) fn losses(points: &[&CurvePoint]) -> Array {
     let losses: Vec<f64> = points.iter().map(|point| point.train_loss).collect();
     let smoothed = smooth(&losses, (points.len() / SMOOTH_SHARE).min(SMOOTH_MOST));
     Array::of4(
@@ -108,8 +116,11 @@ pub fn losses(points: &[&CurvePoint]) -> Array {
     )
 }
 
+/// The value of a line at a point, where it has one.
+pub(crate) type Value<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
+
 /// The steps, then a column for each line.
-pub fn columns(points: &[&CurvePoint], lines: &[&dyn Fn(&CurvePoint) -> Option<f64>]) -> Array {
+pub(crate) fn columns(points: &[&CurvePoint], lines: &[Value<'_>]) -> Array {
     let data = Array::of1(&steps(points));
     for line in lines {
         data.push(&column(points, line));

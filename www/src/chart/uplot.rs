@@ -7,17 +7,17 @@ use web_sys::HtmlElement;
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_name = uPlot)]
-    pub type UPlot;
+    pub(crate) type UPlot;
 
     #[wasm_bindgen(constructor, js_class = "uPlot", catch)]
-    pub fn new(options: &JsValue, data: &Array, target: &HtmlElement) -> Result<UPlot, JsValue>;
+    pub(crate) fn new(options: &JsValue, data: &Array, target: &HtmlElement) -> Result<UPlot, JsValue>;
 
     #[wasm_bindgen(method, js_name = setData)]
-    pub fn set_data(this: &UPlot, data: &Array);
+    pub(crate) fn set_data(this: &UPlot, data: &Array);
 
     #[wasm_bindgen(method, js_name = setSize)]
-    pub fn set_size(this: &UPlot, size: &JsValue);
+    pub(crate) fn set_size(this: &UPlot, size: &JsValue);
 
     #[wasm_bindgen(method)]
-    pub fn destroy(this: &UPlot);
+    pub(crate) fn destroy(this: &UPlot);
 }

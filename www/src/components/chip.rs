@@ -2,9 +2,10 @@
 
 use leptos::prelude::*;
 
-use crate::words::Tone;
+use crate::text::Tone;
 
+/// The words and how they feel.
 #[component]
-pub fn Chip(#[prop(into)] text: Signal<String>, #[prop(into)] tone: Signal<Tone>) -> impl IntoView {
+pub(crate) fn Chip(#[prop(into)] text: Signal<String>, #[prop(into)] tone: Signal<Tone>) -> impl IntoView {
     view! { <span class="chip" data-tone=move || tone.get().name()>{text}</span> }
 }

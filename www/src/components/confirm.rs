@@ -2,21 +2,12 @@
 
 use leptos::{html::Dialog, prelude::*};
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Question<T> {
-    pub title: String,
-    pub detail: String,
-    /// What the button that does it says.
-    pub yes: String,
-    pub then: T,
-}
+use crate::text::organizer::{self as text, Order, Question};
 
-/// Shows `question` when there is one; calls `answer` with what was confirmed.
+/// Shows `question` when there is one; calls `answer` with what was confirmed. The browser gives the focus back to the
+/// button that asked; where that button goes away, `answer` moves it.
 #[component]
-pub fn Confirm<T: Clone + Send + Sync + 'static>(
-    question: RwSignal<Option<Question<T>>>,
-    answer: Callback<T>,
-) -> impl IntoView {
+pub(crate) fn Confirm(question: RwSignal<Option<Question>>, answer: Callback<Order>) -> impl IntoView {
     let dialog = NodeRef::<Dialog>::new();
     Effect::new(move |_| {
         let Some(dialog) = dialog.get() else { return };
@@ -31,11 +22,11 @@ pub fn Confirm<T: Clone + Send + Sync + 'static>(
     let confirmed = move |_| {
         if let Some(question) = question.get_untracked() {
             dismiss();
-            answer.run(question.then);
+            answer.run(question.order);
         }
     };
-    let text = move |read: fn(&Question<T>) -> &String| {
-        move || question.with(|question| question.as_ref().map(|q| read(q).clone()))
+    let text = move |read: fn(&Question) -> &String| {
+        move || question.with(|question| question.as_ref().map(|question| read(question).clone()))
     };
     view! {
         <dialog
@@ -45,14 +36,14 @@ pub fn Confirm<T: Clone + Send + Sync + 'static>(
             aria-describedby="confirm-detail"
             on:close=move |_| dismiss()
         >
-            <h2 id="confirm-title">{text(|q| &q.title)}</h2>
-            <p id="confirm-detail">{text(|q| &q.detail)}</p>
+            <h2 id="confirm-title">{text(|question| &question.title)}</h2>
+            <p id="confirm-detail">{text(|question| &question.detail)}</p>
             <div class="actions">
                 <button type="button" class="button" data-testid="confirm-no" on:click=move |_| dismiss()>
-                    "Cancel"
+                    {text::CANCEL}
                 </button>
                 <button type="button" class="button danger" data-testid="confirm-yes" on:click=confirmed>
-                    {text(|q| &q.yes)}
+                    {text(|question| &question.yes)}
                 </button>
             </div>
         </dialog>

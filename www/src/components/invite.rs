@@ -5,59 +5,54 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use wasm_bindgen_futures::spawn_local;
 use web_sys::{FocusEvent, HtmlInputElement};
 
-use crate::browser::{address, clipboard, js::window};
+use crate::{
+    browser::{address, clipboard, js::window, live::Live},
+    state::facts::is_over,
+    text::organizer as text,
+};
+
+/// The invitation, while the run still takes devices.
+#[component]
+pub(crate) fn Invite() -> impl IntoView {
+    let phase = expect_context::<Live>().phase;
+    let open = Memo::new(move |_| !phase.get().is_some_and(is_over));
+    move || open.get().then(|| view! { <Card/> })
+}
 
 #[component]
-pub fn Invite() -> impl IntoView {
+fn Card() -> impl IntoView {
     let link = format!("{}/", address::origin());
     let copied = RwSignal::new("");
     let copy = {
         let link = link.clone();
         move |_| {
             let link = link.clone();
-            spawn_local(async move {
-                let done = clipboard::copy(&link).await;
-                copied.set(if done {
-                    "Copied."
-                } else {
-                    "The browser did not allow that. Select the link and copy it."
-                });
-            });
+            spawn_local(async move { copied.set(text::copied(clipboard::copy(&link).await)) });
         }
     };
-    let warning = if address::is_loopback() {
-        Some(
-            "This address only works on this computer. For phones and other computers, start the coordinator with \
-             --listen 0.0.0.0:8080 and open this page at this computer's address in your network.",
-        )
-    } else if !window().is_secure_context() {
-        Some(
-            "This address is plain http. Browsers then keep WebGPU and the screen lock off, and devices train on \
-             their processors. An https address, from a proxy in front of the coordinator, changes that.",
-        )
-    } else {
-        None
-    };
+    let warning =
+        text::address_warning(address::is_loopback(), window().is_secure_context(), &address::port());
+    let picture = warning.is_none().then(|| qr(&link));
     view! {
         <section class="card invite" aria-labelledby="invite-title">
             <div>
-                <h2 id="invite-title">"Invite devices"</h2>
-                <p class="quiet">"Whoever opens this link can take part. There is nothing to install."</p>
+                <h2 id="invite-title">{text::INVITE}</h2>
+                <p class="quiet">{text::INVITE_DETAIL}</p>
                 <div class="copy">
                     <input
                         type="text"
                         readonly
                         value=link.clone()
-                        aria-label="Invitation link"
+                        aria-label=text::INVITE_LINK
                         data-testid="invite-link"
                         on:focus=select_all
                     />
-                    <button type="button" class="button" data-testid="copy-invite" on:click=copy>"Copy"</button>
+                    <button type="button" class="button" data-testid="copy-invite" on:click=copy>{text::COPY}</button>
                 </div>
                 <p class="quiet" role="status" aria-live="polite">{copied}</p>
                 {warning.map(|words| view! { <p class="notice" data-tone="warn">{words}</p> })}
             </div>
-            {warning.is_none().then(|| qr(&link))}
+            {picture}
         </section>
     }
 }
@@ -76,7 +71,7 @@ fn qr(link: &str) -> Option<impl IntoView + use<>> {
     // The quiet zone of four modules belongs to the code; scanners need it.
     let view_box = format!("-4 -4 {0} {0}", size + 8);
     Some(view! {
-        <svg class="qr" viewBox=view_box role="img" aria-label="The same link as a QR code" shape-rendering="crispEdges">
+        <svg class="qr" viewBox=view_box role="img" aria-label=text::QR shape-rendering="crispEdges">
             <path d=path />
         </svg>
     })

@@ -3,23 +3,17 @@
 use leptos::prelude::*;
 use protocol::spec::{Hop, ModelSpec};
 
-use crate::words;
+use crate::text::pipeline as text;
 
+/// The row of boxes, with those of `hops` marked.
 #[component]
-pub fn ModelStrip(
+pub(crate) fn ModelStrip(
     #[prop(into)] model: Signal<ModelSpec>,
     /// What is marked.
     #[prop(into)]
     hops: Signal<Vec<Hop>>,
 ) -> impl IntoView {
-    let label = move || {
-        let model = model.get();
-        format!(
-            "The model: an embedding, {} layers and a head. Marked: {}.",
-            model.layers,
-            hops.with(|hops| words::part(hops, &model))
-        )
-    };
+    let label = move || hops.with(|hops| model.with(|model| text::strip_label(hops, model)));
     let boxes = move || {
         let layers = model.with(|model| model.layers);
         let layer = move |layer: u32| {
@@ -31,9 +25,9 @@ pub fn ModelStrip(
         let embedding = move || hops.with(|hops| hops.iter().any(|hop| hop.part.embedding));
         let head = move || hops.with(|hops| hops.iter().any(|hop| hop.part.head));
         view! {
-            <span class="box end" data-mine=move || embedding().to_string()>"Embedding"</span>
+            <span class="box end" data-mine=move || embedding().to_string()>{text::EMBEDDING}</span>
             <span class="boxes">{(0..layers).map(layer).collect_view()}</span>
-            <span class="box end" data-mine=move || head().to_string()>"Head"</span>
+            <span class="box end" data-mine=move || head().to_string()>{text::HEAD}</span>
         }
     };
     view! { <div class="strip" role="img" aria-label=label>{boxes}</div> }

@@ -1,119 +1,96 @@
-//! The pipeline: each stage with its device, in the order in which activations pass through.
+//! The pipeline: each position with its device, in the order in which activations pass through.
 
 use leptos::prelude::*;
-use protocol::{
-    spec::{Hop, ModelSpec},
-    view::{RunView, WorkerView},
-};
+use protocol::spec::ModelSpec;
 
-use super::{
-    chip::Chip,
-    model_strip::ModelStrip,
-    time_bar::{TimeBar, total},
-};
+use super::{chip::Chip, model_strip::ModelStrip, time_bar::TimeBar};
 use crate::{
-    format::{percent, seconds},
-    live::Live,
-    words,
+    browser::live::Live,
+    state::{
+        activity,
+        mode::Mode,
+        places::{Position, positions},
+        shares::total,
+    },
+    text::{
+        Words, capital,
+        numbers::seconds,
+        pipeline as text,
+        worker::{self, name},
+    },
 };
 
-/// One place of the pipeline and who holds it.
+/// A position with the words that depend on the whole run.
 #[derive(Clone, PartialEq)]
 struct Place {
-    hop: Hop,
-    worker: WorkerView,
-    /// Its device has the longest work per step.
-    slowest: bool,
-    /// The number of the place this device holds as well.
-    also: Option<u32>,
+    position: Position,
+    name: String,
+    status: Words,
+    model: ModelSpec,
 }
 
-fn places(run: &RunView) -> Vec<Place> {
-    let times: Vec<f64> =
-        run.workers.iter().filter(|w| !w.hops.is_empty()).map(|w| w.timings.busy()).collect();
-    let longest = times.iter().copied().fold(0.0, f64::max);
-    let shortest = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let mut places: Vec<Place> = Vec::new();
-    for worker in &run.workers {
-        for hop in &worker.hops {
-            let other = worker.hops.iter().find(|other| other.index != hop.index);
-            places.push(Place {
-                hop: hop.clone(),
-                // A lead within the noise is no lead.
-                slowest: longest > 1.1 * shortest && worker.timings.busy() == longest,
-                worker: worker.clone(),
-                also: other.map(|other| other.index + 1),
-            });
-        }
-    }
-    places.sort_by_key(|place| place.hop.index);
-    places
-}
-
-/// How well the devices are used: share of time at work, and mean over longest work.
-fn use_of_devices(run: &RunView) -> Option<String> {
-    Some(format!(
-        "In the last step the devices computed {} of the time. Balance between them: {}, where 100 % means that all \
-         take equally long.",
-        percent(run.efficiency?),
-        percent(run.balance?)
-    ))
-}
-
+/// All positions.
 #[component]
-pub fn Pipeline() -> impl IntoView {
+pub(crate) fn Pipeline() -> impl IntoView {
     let live = expect_context::<Live>();
-    let places = Memo::new(move |_| live.run.with(|run| run.as_ref().map(places).unwrap_or_default()));
-    let model = Memo::new(move |_| live.run.with(|run| run.as_ref().map(|run| run.run.model.clone())));
-    let usage = move || live.run.with(|run| run.as_ref().and_then(use_of_devices));
-    let cards = move || {
-        let model = model.get()?;
-        let cards = places.get().into_iter().map(|place| view! { <PlaceCard place model=model.clone()/> });
-        Some(cards.collect_view())
-    };
+    let places = Memo::new(move |_| {
+        let link = live.link.get();
+        live.run.with(|run| {
+            let Some(run) = run else { return Vec::new() };
+            let place = |position: Position| Place {
+                name: name(&position.worker, run),
+                status: worker::status(
+                    Some(activity::of_worker(&position.worker, run.phase, link)),
+                    Mode::Pipeline.text(),
+                ),
+                model: run.run.model.clone(),
+                position,
+            };
+            positions(run).into_iter().map(place).collect()
+        })
+    });
+    let usage = move || live.run.with(|run| run.as_ref().and_then(text::utilisation));
+    let cards = move || places.get().into_iter().map(|place| view! { <PlaceCard place/> }).collect_view();
     view! {
         <section class="card" aria-labelledby="pipeline-title">
-            <h2 id="pipeline-title">"The pipeline"</h2>
-            <p class="quiet">
-                "Activations pass through the devices in this order, gradients come back the other way. "{usage}
-            </p>
+            <h2 id="pipeline-title">{text::TITLE}</h2>
+            <p class="quiet">{text::ORDER}{usage}</p>
             <ol class="pipeline" data-testid="pipeline">{cards}</ol>
-            <p class="quiet" hidden=move || places.with(|places| !places.is_empty())>
-                "No device holds a part of the model yet."
-            </p>
+            <p class="quiet" hidden=move || places.with(|places| !places.is_empty())>{text::EMPTY}</p>
         </section>
     }
 }
 
 #[component]
-fn PlaceCard(place: Place, model: ModelSpec) -> impl IntoView {
-    let Place { hop, worker, slowest, also } = place;
-    let (state, tone) = words::worker_state(worker.state);
+fn PlaceCard(place: Place) -> impl IntoView {
+    let Place { position, name, status, model } = place;
+    let notes = text::notes(&position);
+    let Position { hop, worker, slowest, .. } = position;
     let hops = vec![hop.clone()];
-    let part = words::capital(&words::part(&hops, &model));
+    let part = capital(&text::part(&hops, &model));
     let timings = worker.timings;
+    let notes: Vec<_> = notes.into_iter().map(|words| view! { <p class="place-note">{words}</p> }).collect();
+    let fact = |name: &'static str, value: String| view! { <div><dt>{name}</dt><dd>{value}</dd></div> };
     view! {
         <li class="place" data-slowest=slowest.then_some("")>
             <div class="place-top">
                 <span class="place-number" aria-hidden="true">{hop.index + 1}</span>
-                <h3>{worker.name.clone()}</h3>
-                <Chip text=state tone=tone/>
+                <h3>{name}</h3>
+                <Chip text=status.title tone=status.tone/>
             </div>
-            <p class="quiet">{words::kind(&worker)}</p>
+            <p class="quiet">{worker::kind(&worker)}</p>
             <ModelStrip model=model hops=hops/>
             <p class="place-part">{part}</p>
             <TimeBar timings=timings/>
             <dl class="facts">
-                <div><dt>"Step"</dt><dd>{seconds(total(&timings))}</dd></div>
-                <div><dt>"Computing"</dt><dd>{seconds(timings.busy())}</dd></div>
-                <div><dt>"Round trip"</dt><dd>{worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3))}</dd></div>
-                <div><dt>"Memory in use"</dt><dd>{words::memory(&worker)}</dd></div>
-                <div><dt>"Link"</dt><dd>{words::link(&worker)}</dd></div>
-                {words::pressure(&worker).map(|words| view! { <div><dt>"Load"</dt><dd>{words}</dd></div> })}
+                {fact(worker::STEP, seconds(total(&timings)))}
+                {fact(worker::COMPUTING, seconds(timings.busy()))}
+                {fact(worker::ROUND_TRIP, worker::round_trip(&worker))}
+                {fact(worker::MEMORY_IN_USE, worker::memory(&worker))}
+                {fact(worker::LINK, worker::link(&worker))}
+                {worker::pressure(&worker).map(|words| fact(worker::LOAD, words.to_owned()))}
             </dl>
-            {words::pace(&worker).map(|words| view! { <p class="place-note">{words}</p> })}
-            {slowest.then(|| view! { <p class="place-note">"The slowest: the others wait for it."</p> })}
-            {also.map(|also| view! { <p class="place-note">{format!("The same device as place {also}.")}</p> })}
+            {notes}
         </li>
     }
 }

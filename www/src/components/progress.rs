@@ -2,16 +2,19 @@
 
 use leptos::prelude::*;
 
-use crate::{format::percent, live::Live};
+use crate::{
+    browser::live::Live,
+    state::facts::share_done,
+    text::{figures, numbers::percent},
+};
 
+/// A bar.
 #[component]
-pub fn Progress() -> impl IntoView {
+pub(crate) fn Progress() -> impl IntoView {
     let live = expect_context::<Live>();
-    let share = move || {
-        live.run.with(|run| run.as_ref().map_or(0.0, |run| run.step as f64 / run.steps.max(1) as f64))
-    };
+    let share = move || live.run.with(|run| run.as_ref().map_or(0.0, share_done));
     view! {
-        <progress class="progress" max="1" value=move || share().to_string() aria-label="Progress of the run">
+        <progress class="progress" max="1" value=move || share().to_string() aria-label=figures::PROGRESS>
             {move || percent(share())}
         </progress>
     }

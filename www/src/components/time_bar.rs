@@ -1,106 +1,51 @@
-//! Where the time of a step went: a bar of shares, and optionally the numbers.
+//! Where the time of a step or of a round went: a bar of shares, and optionally the numbers.
 
 use leptos::prelude::*;
 use protocol::message::Timings;
 
-use crate::format::{percent, seconds};
+use crate::{
+    state::shares::{Share, Span, total},
+    text::{
+        figures as text,
+        numbers::{percent, seconds},
+    },
+};
 
-/// What a bar is divided into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Of {
-    /// A step of pipeline mode.
-    #[default]
-    Step,
-    /// A round of block mode.
-    Round,
+fn part_of_whole(share: Share, timings: &Timings) -> f64 {
+    share.seconds(timings) / total(timings).max(1e-9)
 }
 
-impl Of {
-    fn name(self) -> &'static str {
-        match self {
-            Of::Step => "step",
-            Of::Round => "round",
-        }
-    }
-
-    fn shares(self, timings: &Timings) -> Vec<Share> {
-        match self {
-            Of::Step => shares(timings).to_vec(),
-            Of::Round => vec![
-                ("Computing", "forward", timings.busy()),
-                ("Fetching", "receive", timings.receive),
-                ("Sending", "send", timings.send),
-            ],
-        }
-    }
-
-    fn share(self, timings: &Timings, index: usize) -> Share {
-        self.shares(timings).get(index).copied().unwrap_or_default()
-    }
-
-    fn count(self) -> usize {
-        self.shares(&Timings::default()).len()
-    }
-}
-
-/// Name, key in the style sheet, seconds.
-type Share = (&'static str, &'static str, f64);
-
-fn shares(timings: &Timings) -> [Share; 6] {
-    [
-        ("Forward", "forward", timings.forward),
-        ("Backward", "backward", timings.backward),
-        ("Update", "optimizer", timings.optimizer),
-        ("Sending", "send", timings.send),
-        ("Receiving", "receive", timings.receive),
-        ("Waiting", "wait", timings.wait),
-    ]
-}
-
-/// The whole step or round.
-pub fn total(timings: &Timings) -> f64 {
-    shares(timings).iter().map(|(_, _, s)| s).sum()
-}
-
+/// The bar.
 #[component]
-pub fn TimeBar(#[prop(into)] timings: Signal<Timings>, #[prop(optional)] of: Of) -> impl IntoView {
-    let label = move || {
-        let timings = timings.get();
-        let part = |(name, _, s): Share| format!("{} {}", name.to_lowercase(), seconds(s));
-        let parts: Vec<String> = of.shares(&timings).into_iter().map(part).collect();
-        format!("Last {}, {}: {}", of.name(), seconds(total(&timings)), parts.join(", "))
+pub(crate) fn TimeBar(#[prop(into)] timings: Signal<Timings>, #[prop(optional)] of: Span) -> impl IntoView {
+    let label = move || text::bar_label(of, &timings.get());
+    let part = move |share: Share| {
+        let width = move || format!("{:.2}%", 100.0 * part_of_whole(share, &timings.get()));
+        view! { <span class="time-part" data-part=share.key() style:width=width></span> }
     };
-    let bar = move |index: usize| {
-        let (_, key, _) = of.share(&Timings::default(), index);
-        let width = move || {
-            let timings = timings.get();
-            format!("{:.2}%", 100.0 * of.share(&timings, index).2 / total(&timings).max(1e-9))
-        };
-        view! { <span class="time-part" data-part=key style:width=width></span> }
-    };
-    view! { <div class="time-bar" role="img" aria-label=label>{(0..of.count()).map(bar).collect_view()}</div> }
+    let parts = of.shares().iter().copied().map(part).collect_view();
+    view! { <div class="time-bar" role="img" aria-label=label>{parts}</div> }
 }
 
+/// The numbers.
 #[component]
-pub fn TimeTable(#[prop(into)] timings: Signal<Timings>, #[prop(optional)] of: Of) -> impl IntoView {
-    let row = move |index: usize| {
-        let (name, key, _) = of.share(&Timings::default(), index);
-        let value = move || of.share(&timings.get(), index).2;
+pub(crate) fn TimeTable(#[prop(into)] timings: Signal<Timings>, #[prop(optional)] of: Span) -> impl IntoView {
+    let row = move |share: Share| {
         view! {
             <tr>
-                <th scope="row"><span class="swatch" data-part=key></span>{name}</th>
-                <td>{move || seconds(value())}</td>
-                <td>{move || percent(value() / total(&timings.get()).max(1e-9))}</td>
+                <th scope="row"><span class="swatch" data-part=share.key()></span>{text::share(share)}</th>
+                <td>{move || seconds(share.seconds(&timings.get()))}</td>
+                <td>{move || percent(part_of_whole(share, &timings.get()))}</td>
             </tr>
         }
     };
     view! {
         <table class="time-table">
-            <caption class="hidden">{format!("Time of the last {} by kind of work", of.name())}</caption>
+            <caption class="hidden">{text::table_caption(of)}</caption>
             <tbody>
-                {(0..of.count()).map(row).collect_view()}
+                {of.shares().iter().copied().map(row).collect_view()}
                 <tr class="sum">
-                    <th scope="row">{format!("Whole {}", of.name())}</th>
+                    <th scope="row">{text::whole(of)}</th>
                     <td>{move || seconds(total(&timings.get()))}</td>
                     <td></td>
                 </tr>

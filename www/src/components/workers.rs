@@ -1,157 +1,145 @@
 //! All devices of the run as a table; a list of cards on a phone.
 
 use leptos::prelude::*;
-use protocol::view::{ReplicaView, WorkerView};
+use protocol::view::{RunView, WorkerView};
 
-use super::{chip::Chip, time_bar::total};
+use super::{chip::Chip, fact::sentences};
 use crate::{
-    block_words,
-    format::{about, bytes, count, seconds},
-    live::Live,
-    run_facts, words,
+    browser::live::Live,
+    state::{activity, mode::Mode},
+    text::{
+        mode::{Column, ModeText},
+        organizer::remove_label,
+        run, worker as text,
+    },
 };
 
-/// Silence that is worth a word, in seconds.
-const SILENT: f64 = 5.0;
+/// Id of the heading, where the focus goes when a row goes away.
+pub(crate) const HEADING: &str = "workers-title";
 
+/// The table.
 #[component]
-pub fn Workers(
-    /// Asked to remove a device; None where the page only shows.
-    remove: Option<Callback<WorkerView>>,
+pub(crate) fn Workers(
+    /// Asks to remove a device; None where the page only shows.
+    #[prop(into)]
+    remove: Signal<Option<Callback<WorkerView>>>,
 ) -> impl IntoView {
     let live = expect_context::<Live>();
     let ids = move || -> Vec<u64> {
         live.run.with(|run| run.iter().flat_map(|run| &run.workers).map(|worker| worker.id).collect())
     };
     let nobody = move || ids().is_empty();
-    let known = run_facts::block_mode(live);
-    let block_mode = Memo::new(move |_| known.get() == Some(true));
-    let columns = move || {
-        let column = |name: &'static str| {
-            view! { <th role="columnheader" scope="col" class="number">{name}</th> }
+    // The table is made anew when the mode becomes known, and never again.
+    let table = move || {
+        let mode = live.mode.get()?;
+        let words = mode.text();
+        let column = |column: Column| {
+            view! { <th role="columnheader" scope="col" class="number">{column.name}</th> }
         };
-        let names = if block_mode.get() { BLOCK_COLUMNS } else { PIPELINE_COLUMNS };
-        names.map(column).into_iter().collect_view()
-    };
-    view! {
-        <section class="card" aria-labelledby="workers-title">
-            <h2 id="workers-title">"Devices"</h2>
-            <p class="quiet">{move || live.run.with(|run| run.as_ref().map(words::crowd))}</p>
+        let action = move || {
+            remove.get().map(|_| {
+                view! { <th role="columnheader" scope="col"><span class="hidden">{text::ACTION}</span></th> }
+            })
+        };
+        Some(view! {
             <table class="workers" role="table" data-testid="workers" hidden=nobody>
                 <thead role="rowgroup">
                     <tr role="row">
-                        <th role="columnheader" scope="col">"Name"</th>
-                        <th role="columnheader" scope="col">"Runs on"</th>
-                        <th role="columnheader" scope="col">"State"</th>
-                        <th role="columnheader" scope="col">{move || if block_mode.get() { "Block" } else { "Part" }}</th>
-                        {columns}
-                        {remove.map(|_| view! {
-                            <th role="columnheader" scope="col"><span class="hidden">"Action"</span></th>
-                        })}
+                        <th role="columnheader" scope="col">{text::NAME}</th>
+                        <th role="columnheader" scope="col">{text::RUNS_ON}</th>
+                        <th role="columnheader" scope="col">{text::STATE}</th>
+                        <th role="columnheader" scope="col">{words.part()}</th>
+                        {words.columns().map(column).into_iter().collect_view()}
+                        {action}
                     </tr>
                 </thead>
                 <tbody role="rowgroup">
                     <For each=ids key=|id| *id let:id>
-                        <Row id remove block_mode/>
+                        <Row id remove mode/>
                     </For>
                 </tbody>
             </table>
+        })
+    };
+    view! {
+        <section class="card" aria-labelledby=HEADING>
+            <h2 id=HEADING tabindex="-1">{text::TITLE}</h2>
+            <p class="quiet">{sentences(live, run::crowd)}</p>
+            {table}
         </section>
     }
 }
 
+/// What a row says, worked out once for each change.
+#[derive(Clone, PartialEq)]
+struct Said {
+    worker: WorkerView,
+    name: String,
+    held: String,
+    status: activity::Status,
+}
+
+fn said(run: &RunView, id: u64, mode: &dyn ModeText, link: crate::state::link::Link) -> Option<Said> {
+    let worker = run.workers.iter().find(|worker| worker.id == id)?;
+    Some(Said {
+        name: text::name(worker, run),
+        held: mode.held(worker, run),
+        status: activity::of_worker(worker, run.phase, link),
+        worker: worker.clone(),
+    })
+}
+
 #[component]
-fn Row(id: u64, remove: Option<Callback<WorkerView>>, block_mode: Memo<bool>) -> impl IntoView {
+fn Row(id: u64, remove: Signal<Option<Callback<WorkerView>>>, mode: Mode) -> impl IntoView {
     let live = expect_context::<Live>();
+    let words = mode.text();
     // The row stays while its numbers change: a button under a finger or with the focus must not be replaced.
-    let worker = Memo::new(move |_| {
-        live.run.with(|run| run.as_ref()?.workers.iter().find(|worker| worker.id == id).cloned())
+    let row = Memo::new(move |_| {
+        let link = live.link.get();
+        live.run.with(|run| said(run.as_ref()?, id, words, link))
     });
-    let cell = move |read: fn(&WorkerView) -> String| move || worker.with(|worker| worker.as_ref().map(read));
-    let part = move || {
-        live.run.with(|run| {
-            let run = run.as_ref()?;
-            let worker = run.workers.iter().find(|worker| worker.id == id)?;
-            if block_words::is_block_mode(run) {
-                return Some(block_words::held(worker));
-            }
-            Some(words::capital(&words::part(&worker.hops, &run.run.model)))
-        })
+    let cell = move |read: fn(&WorkerView) -> String| {
+        move || row.with(|row| row.as_ref().map(|row| read(&row.worker)))
     };
-    let state = move || {
-        worker.with(|w| w.as_ref().map_or(("Gone", words::Tone::Calm), |w| words::worker_state(w.state)))
+    let name = move || row.with(|row| row.as_ref().map(|row| row.name.clone()));
+    let held = move || row.with(|row| row.as_ref().map(|row| row.held.clone()));
+    let status = Memo::new(move |_| row.with(|row| text::status(row.as_ref().map(|row| row.status), words)));
+    let state = Signal::derive(move || status.get().title);
+    let tone = Signal::derive(move || status.get().tone);
+    let silence = move || row.with(|row| row.as_ref().and_then(|row| text::silence(&row.worker)));
+    let number = move |column: Column| {
+        view! { <td role="cell" data-label=column.name class="number">{cell(column.read)}</td> }
     };
-    let silent = move || worker.with(|w| w.as_ref().map_or(0.0, |w| w.silent_seconds));
-    let state_text = Signal::derive(move || state().0.to_owned());
-    let state_tone = Signal::derive(move || state().1);
-    let silence = move || (silent() > SILENT).then(|| format!("silent for {}", about(silent())));
-    let numbers = move || {
-        let number = |(label, read): (&'static str, fn(&WorkerView) -> String)| {
-            view! { <td role="cell" data-label=label class="number">{cell(read)}</td> }
-        };
-        let reads: [fn(&WorkerView) -> String; 4] =
-            if block_mode.get() { BLOCK_NUMBERS } else { PIPELINE_NUMBERS };
-        let labels = if block_mode.get() { BLOCK_COLUMNS } else { PIPELINE_COLUMNS };
-        labels.into_iter().zip(reads).map(number).collect_view()
-    };
-    let button = remove.map(|remove| {
-        let name = cell(|worker| format!("Remove {}", worker.name));
+    let button = move || {
+        let remove = remove.get()?;
         let ask = move |_| {
-            if let Some(worker) = worker.get_untracked() {
-                remove.run(worker);
+            if let Some(row) = row.get_untracked() {
+                remove.run(row.worker);
             }
         };
-        view! {
+        let label = move || name().map(|name| remove_label(&name));
+        Some(view! {
             <td role="cell" class="action">
-                <button type="button" class="button small" data-testid=format!("remove-{id}") aria-label=name on:click=ask>
-                    "Remove"
+                <button type="button" class="button small" data-testid=format!("remove-{id}") aria-label=label on:click=ask>
+                    {text::REMOVE}
                 </button>
             </td>
-        }
-    });
+        })
+    };
     view! {
         <tr role="row" data-testid=format!("worker-{id}")>
-            <th role="rowheader" scope="row">{cell(|worker| worker.name.clone())}</th>
-            <td role="cell" data-label="Runs on">
-                {cell(words::kind)}
-                <span class="under">{cell(|worker| worker.device.clone())}</span>
+            <th role="rowheader" scope="row">{name}</th>
+            <td role="cell" data-label=text::RUNS_ON>
+                {cell(text::kind)}
+                <span class="under">{cell(text::device)}</span>
             </td>
-            <td role="cell" data-label="State">
-                <Chip text=state_text tone=state_tone/>
+            <td role="cell" data-label=text::STATE>
+                <Chip text=state tone=tone/>
                 <span class="under">{silence}</span>
             </td>
-            <td role="cell" data-label=move || if block_mode.get() { "Block" } else { "Part" }>{part}</td>
-            {numbers}
+            <td role="cell" data-label=words.part()>{held}</td>
+            {words.columns().map(number).into_iter().collect_view()}
             {button}
         </tr>
-    }
-}
-
-const PIPELINE_COLUMNS: [&str; 4] = ["Step", "Round trip", "Memory", "Accepted"];
-const PIPELINE_NUMBERS: [fn(&WorkerView) -> String; 4] =
-    [step, round_trip, words::memory, |worker| count(worker.accepted_micro_batches)];
-
-const BLOCK_COLUMNS: [&str; 4] = ["Last round", "Received, sent", "Memory", "Accepted"];
-const BLOCK_NUMBERS: [fn(&WorkerView) -> String; 4] = [
-    |worker| of_replica(worker, |replica| replica.round_seconds.map_or("–".to_owned(), seconds)),
-    |worker| {
-        of_replica(worker, |replica| format!("{}, {}", bytes(replica.bytes_down), bytes(replica.bytes_up)))
-    },
-    words::memory,
-    |worker| of_replica(worker, block_words::tally),
-];
-
-fn of_replica(worker: &WorkerView, read: fn(&ReplicaView) -> String) -> String {
-    worker.replica.as_ref().map_or("–".to_owned(), read)
-}
-
-fn round_trip(worker: &WorkerView) -> String {
-    worker.rtt_ms.map_or("–".to_owned(), |ms| seconds(ms / 1e3))
-}
-
-fn step(worker: &WorkerView) -> String {
-    match total(&worker.timings) {
-        0.0 => "–".to_owned(),
-        time => seconds(time),
     }
 }

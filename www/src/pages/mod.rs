@@ -1,7 +1,7 @@
 //! One page a file.
 
 mod dashboard;
-pub mod not_found;
-pub mod organizer;
-pub mod volunteer;
-pub mod watch;
+pub(crate) mod not_found;
+pub(crate) mod organizer;
+pub(crate) mod volunteer;
+pub(crate) mod watch;

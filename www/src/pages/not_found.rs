@@ -2,12 +2,15 @@
 
 use leptos::prelude::*;
 
+use crate::text::pages as text;
+
+/// The page.
 #[component]
-pub fn NotFound() -> impl IntoView {
+pub(crate) fn NotFound() -> impl IntoView {
     view! {
         <main class="page" id="main">
-            <h1>"There is no such page"</h1>
-            <p>"Check the address. The run itself is at " <a href="/">"the start page"</a> "."</p>
+            <h1>{text::NO_PAGE}</h1>
+            <p>{text::NO_PAGE_DETAIL} <a href="/">{text::START_PAGE}</a> "."</p>
         </main>
     }
 }

@@ -6,161 +6,163 @@ use wasm_bindgen_futures::spawn_local;
 
 use super::dashboard::{Figures, RunPanel, watch_title};
 use crate::{
-    api::{self, Order},
-    browser::token,
+    browser::{api, focus, live::Live, token},
     components::{
-        confirm::{Confirm, Question},
+        confirm::Confirm,
         header::{Header, Place},
         invite::Invite,
-        link_lost::LinkLost,
-        workers::Workers,
+        main_area::Main,
+        workers::{HEADING, Workers},
     },
-    live::Live,
-    run_facts, words,
+    state::facts::{is_over, is_running},
+    text::{
+        Tone,
+        organizer::{self as text, Denied, Order, Question},
+        pages::{self, ApiError},
+    },
 };
 
-/// What gives orders and remembers how the last one went.
+/// What gives orders and remembers what came of the last one.
 #[derive(Clone, Copy)]
 struct Desk {
-    token: StoredValue<Option<String>>,
-    question: RwSignal<Option<Question<Order>>>,
+    /// What the orders are given with, or why there are none.
+    token: RwSignal<Result<String, Denied>>,
+    question: RwSignal<Option<Question>>,
     /// An order is on its way.
     busy: RwSignal<bool>,
-    /// Why the last order was not carried out.
-    error: RwSignal<Option<String>>,
+    /// What came of the last order.
+    outcome: RwSignal<Option<(Tone, String)>>,
 }
 
 impl Desk {
+    fn new() -> Self {
+        let desk = Desk {
+            token: RwSignal::new(token::recall().ok_or(Denied::NoToken)),
+            question: RwSignal::new(None),
+            busy: RwSignal::new(false),
+            outcome: RwSignal::new(None),
+        };
+        token::on_new(move |token| {
+            desk.outcome.set(None);
+            desk.token.set(Ok(token));
+        });
+        desk
+    }
+
     fn give(self, order: Order) {
-        let Some(token) = self.token.get_value() else { return };
+        let Ok(token) = self.token.get_untracked() else { return };
         if self.busy.get_untracked() {
             return;
         }
         self.busy.set(true);
-        self.error.set(None);
+        self.outcome.set(None);
+        if let Order::Remove(_) = order {
+            // The button goes away with its row.
+            focus::to(HEADING);
+        }
         spawn_local(async move {
-            if let Err(words) = api::give(order, &token).await {
-                self.error.set(Some(words));
-            }
+            let outcome = match api::give(order, &token).await {
+                Ok(()) => (Tone::Calm, text::taken(order).to_owned()),
+                Err(error) => {
+                    if error == ApiError::Unauthorized {
+                        token::forget();
+                        self.token.set(Err(Denied::WrongToken));
+                    }
+                    (Tone::Bad, pages::error(&error))
+                }
+            };
+            self.outcome.set(Some(outcome));
             self.busy.set(false);
         });
     }
-
-    fn ask_stop(self) {
-        self.question.set(Some(Question {
-            title: "Stop the run for good?".to_owned(),
-            detail:
-                "All devices are sent home and the run cannot be started again. To interrupt it, use Pause."
-                    .to_owned(),
-            yes: "Stop the run".to_owned(),
-            then: Order::Stop,
-        }));
-    }
-
-    fn ask_remove(self, worker: &WorkerView) {
-        let detail = match worker.replica {
-            Some(_) => {
-                "What it is working on is lost and counts as missed. The round goes on with the others, and it is \
-                 turned away until it joins again."
-            }
-            None => "Its part goes to another device. The run takes up again from the last snapshot.",
-        };
-        self.question.set(Some(Question {
-            title: format!("Remove {}?", worker.name),
-            detail: detail.to_owned(),
-            yes: "Remove".to_owned(),
-            then: Order::Remove(worker.id),
-        }));
-    }
 }
 
+/// The page.
 #[component]
-pub fn Organizer() -> impl IntoView {
+pub(crate) fn Organizer() -> impl IntoView {
     watch_title();
-    let desk = Desk {
-        token: StoredValue::new(token::take()),
-        question: RwSignal::new(None),
-        busy: RwSignal::new(false),
-        error: RwSignal::new(None),
+    let desk = Desk::new();
+    let mode = expect_context::<Live>().mode;
+    let ask = Callback::new(move |worker: WorkerView| {
+        if let Some(mode) = mode.get_untracked() {
+            desk.question.set(Some(text::remove(&worker, mode.text())));
+        }
+    });
+    let may = Memo::new(move |_| desk.token.with(Result::is_ok));
+    let remove = Signal::derive(move || may.get().then_some(ask));
+    let denied = Memo::new(move |_| desk.token.with(|token| token.as_ref().err().copied()));
+    let controls = move || match denied.get() {
+        None => view! { <Controls desk/> }.into_any(),
+        Some(denied) => view! {
+            <p class="notice" data-tone="calm" data-testid="read-only">{text::denied(denied)}</p>
+        }
+        .into_any(),
     };
-    let may = desk.token.with_value(Option::is_some);
-    let remove = may.then(|| Callback::new(move |worker: WorkerView| desk.ask_remove(&worker)));
     view! {
         <Header here=Place::Organizer/>
-        <main class="page" id="main">
-            <LinkLost/>
-            <RunPanel heading="Organizing the run">
-                {if may { view! { <Controls desk/> }.into_any() } else { view! { <NoToken/> }.into_any() }}
-            </RunPanel>
+        <Main>
+            <RunPanel heading=text::HEADING>{controls}</RunPanel>
             <Figures/>
             <Workers remove/>
             <Invite/>
-        </main>
-        <OrderError error=desk.error/>
+        </Main>
+        <Outcome outcome=desk.outcome/>
         <Confirm question=desk.question answer=Callback::new(move |order| desk.give(order))/>
     }
 }
 
+/// The buttons. One that is off keeps the focus, so that whoever works with the keyboard stays where they are.
 #[component]
 fn Controls(desk: Desk) -> impl IntoView {
-    let phase = run_facts::phase(expect_context::<Live>());
-    let off = move |fits: fn(Phase) -> bool| move || desk.busy.get() || !phase.get().is_some_and(fits);
-    let start_text = move || if phase.get() == Some(Phase::Paused) { "Resume" } else { "Start" };
+    let phase = expect_context::<Live>().phase;
+    let button = move |id: &'static str,
+                       class: &'static str,
+                       name: Signal<&'static str>,
+                       fits: fn(Phase) -> bool,
+                       press: Callback<()>| {
+        let off = Memo::new(move |_| desk.busy.get() || !phase.get().is_some_and(fits));
+        let pressed = move |_| {
+            if !off.get_untracked() {
+                press.run(());
+            }
+        };
+        view! {
+            <button
+                type="button"
+                class=class
+                data-testid=id
+                aria-disabled=move || off.get().to_string()
+                on:click=pressed
+            >
+                {name}
+            </button>
+        }
+    };
+    let give = move |order: Order| Callback::new(move |()| desk.give(order));
+    let start = Signal::derive(move || text::start(phase.get()));
+    let ask_stop = Callback::new(move |()| desk.question.set(Some(text::stop())));
     view! {
         <div class="actions">
-            <button
-                type="button"
-                class="button primary"
-                data-testid="start"
-                disabled=off(|phase| matches!(phase, Phase::Waiting | Phase::Paused))
-                on:click=move |_| desk.give(Order::Start)
-            >
-                {start_text}
-            </button>
-            <button
-                type="button"
-                class="button"
-                data-testid="pause"
-                disabled=off(|phase| matches!(phase, Phase::Loading | Phase::Training))
-                on:click=move |_| desk.give(Order::Pause)
-            >
-                "Pause"
-            </button>
-            <button
-                type="button"
-                class="button danger"
-                data-testid="stop-run"
-                disabled=off(|phase| !words::is_over(phase))
-                on:click=move |_| desk.ask_stop()
-            >
-                "Stop"
-            </button>
+            {button("start", "button primary", start, |phase| matches!(phase, Phase::Waiting | Phase::Paused), give(Order::Start))}
+            {button("pause", "button", Signal::stored(text::PAUSE), is_running, give(Order::Pause))}
+            {button("stop-run", "button danger", Signal::stored(text::STOP), |phase| !is_over(phase), ask_stop)}
         </div>
     }
 }
 
-/// Why an order was not carried out.
+/// What came of the last order.
 #[component]
-fn OrderError(error: RwSignal<Option<String>>) -> impl IntoView {
+fn Outcome(outcome: RwSignal<Option<(Tone, String)>>) -> impl IntoView {
     let notice = move || {
-        error.get().map(|words| {
+        outcome.get().map(|(tone, words)| {
+            let id = if tone == Tone::Bad { "order-error" } else { "order-taken" };
             view! {
-                <p class="notice" data-tone="bad">
-                    <span data-testid="order-error">{words}</span>
-                    <button type="button" class="button small" on:click=move |_| error.set(None)>"Close"</button>
+                <p class="notice" data-tone=tone.name()>
+                    <span data-testid=id>{words}</span>
+                    <button type="button" class="button small" on:click=move |_| outcome.set(None)>{text::CLOSE}</button>
                 </p>
             }
         })
     };
     view! { <div class="toast" role="alert">{notice}</div> }
-}
-
-#[component]
-fn NoToken() -> impl IntoView {
-    view! {
-        <p class="notice" data-tone="calm" data-testid="read-only">
-            "You can look but not steer: this address lacks the organizer's token. The coordinator prints the full \
-             link when it starts; open that one to get the buttons."
-        </p>
-    }
 }

@@ -3,24 +3,34 @@
 use leptos::prelude::*;
 
 use super::dashboard::{Figures, RunPanel, watch_title};
-use crate::components::{
-    header::{Header, Place},
-    link_lost::LinkLost,
-    workers::Workers,
+use crate::{
+    browser::live::Live,
+    components::{
+        header::{Header, Place},
+        main_area::Main,
+        workers::Workers,
+    },
+    state::facts::is_over,
+    text::pages as text,
 };
 
+/// The page.
 #[component]
-pub fn Watch() -> impl IntoView {
+pub(crate) fn Watch() -> impl IntoView {
     watch_title();
+    let phase = expect_context::<Live>().phase;
+    let join = move || {
+        (!phase.get().is_some_and(is_over))
+            .then(|| view! { <a href="/">{text::TAKE_PART}</a> {text::WATCH_JOIN} })
+    };
     view! {
         <Header here=Place::Watch/>
-        <main class="page" id="main">
-            <LinkLost/>
-            <RunPanel heading="Watching the run">
-                <p class="quiet">"This page only shows. " <a href="/">"Take part"</a> " with this device."</p>
+        <Main>
+            <RunPanel heading=text::WATCH_HEADING>
+                <p class="quiet">{text::WATCH_ONLY} {join}</p>
             </RunPanel>
             <Figures/>
-            <Workers remove=None/>
-        </main>
+            <Workers remove=Signal::stored(None)/>
+        </Main>
     }
 }

@@ -39,12 +39,18 @@ pub fn snapshot_bytes(run: &RunSpec) -> u64 {
     }
 }
 
-/// Bytes for one layer with `in_flight` micro-batches between forward and backward: each leaves behind 34 floats per
-/// position and feature and three attention maps a head (Korthikanti et al. 2022, counted in f32), or with
+/// Floats that one layer keeps of a micro-batch for its backward pass: 34 per position and feature, and three attention
+/// maps a head (Korthikanti et al. 2022, <https://arxiv.org/abs/2205.05198>, counted in f32).
+pub fn kept_floats(run: &RunSpec) -> u64 {
+    let [n, t, d, heads] = [run.sequences, run.context, run.model.width, run.model.heads].map(u64::from);
+    n * t * (34 * d + 3 * heads * t)
+}
+
+/// Bytes for one layer with `in_flight` micro-batches between forward and backward: each leaves behind [`kept_floats`], or with
 /// `recompute` its input only.
 pub fn layer(run: &RunSpec, in_flight: u32) -> u64 {
-    let [n, t, d, heads] = [run.sequences, run.context, run.model.width, run.model.heads].map(u64::from);
-    let whole = n * t * (34 * d + 3 * heads * t);
+    let [n, t, d] = [run.sequences, run.context, run.model.width].map(u64::from);
+    let whole = kept_floats(run);
     // Recomputing makes the whole of one layer at a time.
     let kept = if run.recompute { n * t * d * u64::from(in_flight) } else { whole * u64::from(in_flight) };
     parameter_bytes(run) * layer_parameters(&run.model) + 4 * kept

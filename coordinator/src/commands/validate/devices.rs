@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use control::pipeline::plan::Measured;
 use protocol::{
     message::{LinkSpeed, PassSeconds},
     spec::RunSpec,
+    worker_id::WorkerId,
 };
 use serde::Deserialize;
-
-use crate::{plan::Measured, run::event::WorkerId};
 
 /// Backward passes compute twice what forward passes do: the gradient of the input and that of the weights.
 const BACKWARD: f64 = 2.0;

@@ -3,12 +3,35 @@
 
 pub mod devices;
 
-use std::fmt::Write;
+use std::{fmt::Write, path::PathBuf};
 
 use protocol::spec::{ModelSpec, RunSpec};
 
-use crate::plan::{self, Plan, PlanError, Stages, frame_bytes, memory};
+use control::pipeline::plan::{self, Plan, PlanError, Stages, frame_bytes, memory};
 use devices::Device;
+
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The run's file.
+    run: PathBuf,
+    /// Devices to predict for, in TOML: [[device]] with gflops, and if known name, memory_mb, up_mbit, down_mbit,
+    /// round_trip_ms.
+    #[arg(long, value_name = "FILE")]
+    devices: Option<PathBuf>,
+}
+
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { run, devices } = arguments;
+    let config = super::serve::load(Some(run))?;
+    println!("{}: no fault found in run {}", run.display(), config.name);
+    if let Some(devices) = devices {
+        let devices = devices::load(devices)?;
+        let spec = config.run_spec(config.data.tokenizer.usual_vocabulary());
+        print!("{}", report(&spec, config.pipeline.stages, &devices));
+    }
+    Ok(())
+}
 
 /// How many times as many layers the models that are compared have.
 const DEPTHS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];

@@ -1,0 +1,307 @@
+//! Starts a coordinator: the folder, the data, the run, the network, in this order.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use control::{
+    Mode,
+    block::{BlockRun, RoundManifest, Totals},
+    curve::Curve,
+    pipeline::PipelineRun,
+};
+use engine::aggregation::server::Server;
+use protocol::{frame, limits, spec::RunSpec, tensor::TensorMeta};
+use tokio::{
+    net::TcpListener,
+    sync::{broadcast, mpsc, oneshot, watch},
+};
+
+use super::{Options, settings};
+use crate::{
+    config::{ModeName, RunConfig},
+    data::Dataset,
+    runtime::{
+        Ending, Interpreter, ModeIo, Pages,
+        block::{self, BlockIo, BlockSetup},
+        pipeline::PipelineIo,
+    },
+    server::{self, Hub, Shared},
+    storage::{
+        blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots, watch::StorageWatch,
+    },
+};
+
+/// Messages that may wait for the run.
+const EVENT_QUEUE: usize = 1024;
+/// Curve points that a slow page may lag behind before it has to fetch the curve again.
+const POINT_QUEUE: usize = 256;
+
+/// A coordinator that is up.
+pub struct Serving {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Bearer token of the organizer.
+    pub organizer_token: String,
+    /// Where the run is kept.
+    pub data_dir: PathBuf,
+    /// Hears once, when the run has ended; the pages go on being served.
+    pub over: oneshot::Receiver<Ending>,
+    /// Ends with an error when the coordinator cannot go on.
+    pub failed: tokio::task::JoinHandle<anyhow::Result<()>>,
+    shared: Arc<Shared>,
+}
+
+impl Serving {
+    /// Waits until the last worker has gone.
+    pub async fn deserted(&self) {
+        self.shared.hub.empty().await;
+    }
+}
+
+/// Starts a coordinator. Blocks on tokenising; answers requests on the current runtime when it returns.
+///
+/// # Errors
+/// A port or folder that cannot be had, data that cannot be read, a run that is not the one in the folder; in words.
+pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Serving> {
+    if let Some(start_with) = options.start_with {
+        override_start_with(&mut config, start_with)?;
+    }
+    // The port first: whoever loses it should not have tokenised a corpus before.
+    let listener = TcpListener::bind(options.listen).await.with_context(|| {
+        format!(
+            "cannot listen on {}; choose another address with --listen, or end the program that uses it",
+            options.listen
+        )
+    })?;
+    let root = options.data_dir.clone().unwrap_or_else(|| {
+        let base = Path::new("cohort-data");
+        if options.numbered { numbered(base, &config.name, options.resume) } else { base.join(&config.name) }
+    });
+    let data_dir = DataDir::open(&root, &config, options.resume)?;
+    let dataset = prepare(&config, &data_dir).await?;
+    let tokenizer = dataset.tokenizer.save();
+    if options.resume {
+        data_dir.same_text(&dataset)?;
+    }
+    let past = EventLog::read(&data_dir.event_log())?;
+    let run = config.run_spec(dataset.tokenizer.vocabulary());
+    // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
+    let largest_blob = 12 * settings::numbers(&run) + (1 << 20);
+    let blobs = BlobStore::in_folder(&data_dir.blobs(), largest_blob)?;
+    data_dir.note_run(&config, &dataset, &tokenizer)?;
+
+    let (events, queue) = mpsc::channel(EVENT_QUEUE);
+    let (view, views) = watch::channel(String::new());
+    let (curve, curves) = watch::channel(Arc::default());
+    let points = broadcast::Sender::new(POINT_QUEUE);
+    let organizer = data_dir.organizer_token()?;
+    let shared = Arc::new(Shared {
+        hub: Hub::default(),
+        events: events.clone(),
+        view: views,
+        curve: curves,
+        points: points.clone(),
+        blobs,
+        storage: StorageWatch::new(&root, events),
+        organizer: organizer.clone(),
+        next_worker: AtomicU64::new(past.last_worker + 1),
+        largest_frame: largest_frame(&run),
+        hosts: Some(options.hosts.clone()),
+    });
+    let pages = Pages { view, curve, points };
+    let log = EventLog::open(&data_dir.event_log())?;
+    let up =
+        Up { config, dataset, data_dir: data_dir.clone(), shared: shared.clone(), resume: options.resume };
+    let curve = Curve::new(past.curve);
+    let (ended, over) = oneshot::channel();
+    let address = listener.local_addr()?;
+    let failed = match up.config.mode {
+        ModeName::Pipeline => {
+            let (told, mode_events) = mpsc::unbounded_channel();
+            let (run, io) = up.pipeline(curve, told).await?;
+            let (shared, events, told) = (shared.clone(), queue, mode_events);
+            listen(listener, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
+        }
+        ModeName::Block => {
+            let (told, mode_events) = mpsc::unbounded_channel();
+            let (run, io) = up.block(curve, told).await?;
+            let (shared, events, told) = (shared.clone(), queue, mode_events);
+            listen(listener, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
+        }
+    };
+    Ok(Serving { address, organizer_token: organizer, data_dir: root, over, failed, shared })
+}
+
+fn override_start_with(config: &mut RunConfig, start_with: u32) -> anyhow::Result<()> {
+    match config.mode {
+        ModeName::Pipeline => config.pipeline.start_with = start_with,
+        ModeName::Block if start_with < config.blocks.count => bail!(
+            "--start-with {start_with} cannot place {} blocks; wait for at least as many workers",
+            config.blocks.count
+        ),
+        ModeName::Block => config.rounds.start_with = start_with,
+    }
+    Ok(())
+}
+
+/// Lets the run and the network go on until the process ends.
+fn listen<I>(
+    listener: TcpListener,
+    interpreter: Interpreter<I>,
+    ended: oneshot::Sender<Ending>,
+) -> anyhow::Result<tokio::task::JoinHandle<anyhow::Result<()>>>
+where
+    I: ModeIo + Send + 'static,
+    I::Mode: Send,
+    <I::Mode as Mode>::Event: Send,
+    <I::Mode as Mode>::Action: Send,
+{
+    let run = &interpreter.run;
+    interpreter.pages.view.send_replace(serde_json::to_string(&run.view(Duration::ZERO))?);
+    interpreter.pages.curve.send_replace(Arc::new(run.curve().to_vec()));
+    let router = server::router(interpreter.shared.clone());
+    Ok(tokio::spawn(async move {
+        tokio::select! {
+            result = interpreter.run(ended) => result,
+            () = server::serve(listener, router) => Ok(()),
+        }
+    }))
+}
+
+/// Largest frame that a session of this run may carry: a tensor of its shapes, or a probe.
+fn largest_frame(run: &RunSpec) -> usize {
+    let shape = [run.sequences, run.context, run.model.width];
+    let tensor = TensorMeta::expected_bytes(run.wire, &shape).unwrap_or(frame::MAX_PAYLOAD as u64);
+    (tensor.max(limits::PROBE as u64) as usize + limits::HEADER_BYTES + 16).min(frame::MAX_FRAME)
+}
+
+/// `NAME`, `NAME-2`, `NAME-3`...: the first that is free, or to resume the last that is not.
+fn numbered(base: &Path, name: &str, resume: bool) -> PathBuf {
+    let folder = |number: u32| match number {
+        1 => base.join(name),
+        number => base.join(format!("{name}-{number}")),
+    };
+    let free = (1..u32::MAX).find(|number| !folder(*number).exists()).unwrap_or(u32::MAX);
+    folder(if resume { free.saturating_sub(1).max(1) } else { free })
+}
+
+async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Dataset> {
+    let (data, data_dir) = (config.data.clone(), data_dir.clone());
+    let dataset = tokio::task::spawn_blocking(move || Dataset::of_run(&data, &data_dir)).await??;
+    if dataset.tokens.is_empty() {
+        bail!("data.source: the corpus has no tokens; give a longer text");
+    }
+    Ok(dataset)
+}
+
+/// What both modes' starts need.
+struct Up {
+    config: RunConfig,
+    dataset: Dataset,
+    data_dir: DataDir,
+    shared: Arc<Shared>,
+    resume: bool,
+}
+
+impl Up {
+    async fn pipeline(
+        self,
+        curve: Curve,
+        told: mpsc::UnboundedSender<control::pipeline::Event>,
+    ) -> anyhow::Result<(PipelineRun, PipelineIo)> {
+        let Up { config, dataset, data_dir, shared, resume } = self;
+        let training = &config.training;
+        let shape = training.window_shape();
+        let train = dataset.train_windows(training.seed, shape, training.micro_batches.unwrap_or(1))?;
+        let validation = match training.validate_every {
+            0 => None,
+            _ => Some(dataset.validation_windows(shape)?),
+        };
+        let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
+        let manifest = match resume {
+            true => snapshots::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
+            false => None,
+        };
+        let run = PipelineRun::new(settings, config.pipeline.stages, manifest, curve);
+        let keep = config.snapshots.keep as usize;
+        let tokenizer = dataset.tokenizer.save();
+        let step = tracing::Span::none();
+        Ok((run, PipelineIo { shared, told, train, validation, data_dir, keep, tokenizer, step }))
+    }
+
+    async fn block(
+        self,
+        curve: Curve,
+        told: mpsc::UnboundedSender<control::block::Event>,
+    ) -> anyhow::Result<(BlockRun, BlockIo)> {
+        let Up { config, dataset, data_dir, shared, resume } = self;
+        let training = &config.training;
+        let shape = training.window_shape();
+        let train = dataset.train_windows(training.seed, shape, 1)?;
+        let validation = match training.validate_every {
+            0 => None,
+            _ => Some(dataset.validation_windows(shape)?),
+        };
+        let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
+        let run = settings.run.clone();
+        let rules = config.rounds.rules(training.learning_rate);
+        let manifest = match resume {
+            true => rounds::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
+            false => None,
+        };
+        let server = match &manifest {
+            Some(manifest) => block::resume(&shared.blobs, manifest, &run, rules).await?,
+            None => Server::draw(&run, settings.seed, rules)?,
+        };
+        let published = match &manifest {
+            Some(manifest) => manifest.published.clone(),
+            None => {
+                let first = |published| RoundManifest {
+                    run: run.clone(),
+                    updates: vec![0; run.blocks.map_or(0, |blocks| blocks.count as usize)],
+                    totals: Totals::default(),
+                    work: vec![],
+                    published,
+                };
+                block::publish(&shared.blobs, &data_dir, &server, first, 0).await?
+            }
+        };
+        let round_settings = settings::round_settings(&config, &run)?;
+        let setup = BlockSetup {
+            data_dir,
+            tokenizer: dataset.tokenizer.save(),
+            keep: config.snapshots.keep as usize,
+            seed: training.seed,
+            draws: config.rounds.draws,
+            local_steps: config.rounds.local_steps,
+            steps: training.steps,
+            slots: config.session.max_workers,
+        };
+        let run = BlockRun::new(settings, round_settings, published, manifest, curve);
+        Ok((run, BlockIo::start(server, setup, shared, told, train, validation)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_a_file_get_numbers_and_the_last_is_resumed() {
+        let base = tempfile::tempdir().unwrap();
+        let name = |resume| {
+            let folder = numbered(base.path(), "run", resume);
+            folder.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!((name(false), name(true)), ("run".into(), "run".into()));
+        std::fs::create_dir(base.path().join("run")).unwrap();
+        assert_eq!((name(false), name(true)), ("run-2".into(), "run".into()));
+        std::fs::create_dir(base.path().join("run-2")).unwrap();
+        assert_eq!((name(false), name(true)), ("run-3".into(), "run-2".into()));
+    }
+}

@@ -1,0 +1,48 @@
+//! `cohort work`: take part in a run as a native worker.
+
+use clap::ValueEnum;
+use protocol::spec::Backend;
+
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Link that the coordinator printed, such as http://127.0.0.1:8080.
+    url: String,
+    /// Compute on this backend [default: the fastest].
+    #[arg(long)]
+    backend: Option<BackendChoice>,
+    /// Name shown to the organizer.
+    #[arg(long, default_value = "native worker")]
+    name: String,
+    /// Megabytes that its part of the model may take [default: what it needs].
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    memory: Option<u64>,
+    /// Write the log as JSON lines.
+    #[arg(long)]
+    log_json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BackendChoice {
+    Cpu,
+    Webgpu,
+}
+
+impl From<BackendChoice> for Backend {
+    fn from(choice: BackendChoice) -> Self {
+        match choice {
+            BackendChoice::Cpu => Backend::Cpu,
+            BackendChoice::Webgpu => Backend::WebGpu,
+        }
+    }
+}
+
+pub(super) fn command(arguments: Arguments) -> anyhow::Result<()> {
+    super::log(arguments.log_json);
+    native_worker::work(native_worker::Options {
+        url: arguments.url,
+        backend: arguments.backend.map(Into::into),
+        name: arguments.name,
+        memory_bytes: arguments.memory.map(|mb| mb.saturating_mul(1_000_000)),
+    })
+}

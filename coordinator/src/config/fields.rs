@@ -1,0 +1,165 @@
+//! The fields of `run.toml` that both modes have, and those of `[pipeline]`.
+
+use control::pipeline::plan::Stages;
+use std::path::PathBuf;
+
+use protocol::{limits::LOSSES, spec::Moments, tensor::Encoding};
+
+use super::{
+    ModeName,
+    choices::{PRESET_CHOICES, PRESETS, Preset},
+    kind::{Choice, Flag, Number, Optional, Path, Whole, WordOr},
+    run_kinds::{MOST_LAYERS, RunName, StageCount, TextSource},
+    section::section,
+};
+use crate::data::{corpus::Source, tokenizer::TokenizerKind};
+
+/// Steps beyond which a number is surely a slip.
+const MOST_STEPS: u64 = 1_000_000_000;
+
+section! {
+    /// Fields above all sections.
+    "", None => pub(super) struct TopConfig() {
+        /// Name of the run, for people and for its folder.
+        name: String = "webster-nano".to_owned() => RunName;
+        /// How the model is trained: cut into stages, or as denoising blocks that are trained apart and averaged in
+        /// rounds.
+        mode: ModeName = ModeName::Pipeline => Choice(&ModeName::CHOICES);
+    }
+}
+
+section! {
+    /// The shapes of a GPT-2.
+    "model", None => pub struct ModelConfig() {
+        shorthand {
+            /// A name for the shapes; fields beside it win.
+            preset: Preset = PRESETS[0], "`\"nano\"`" => Choice(&PRESET_CHOICES);
+        }
+        /// Transformer layers.
+        layers: u32 = preset.layers, "from the preset" => Whole(1..=MOST_LAYERS);
+        /// d, features per position.
+        width: u32 = preset.width, "from the preset" => Whole(1..=16_384);
+        /// Attention heads; divides `model.width`.
+        heads: u32 = preset.heads, "from the preset" => Whole(1..=512);
+        /// Rows of the position table: the longest sequence the model can read.
+        context: u32 = preset.context, "from the preset" => Whole(1..=32_768);
+        /// Use the token table as LM head too. In block mode the table is always shared.
+        tie_embeddings: bool = false => Flag;
+    }
+}
+
+section! {
+    /// The text, and how it becomes tokens.
+    "data", None => pub struct DataConfig() {
+        /// A text file or a folder of them; "webster" is the dictionary in the program.
+        source: Source = Source::Webster => TextSource;
+        /// What a token is: a byte (V = 256), a character of the text, or an entry of GPT-2's vocabulary (V = 50,257).
+        tokenizer: TokenizerKind = TokenizerKind::Bytes => Choice(&[
+            (TokenizerKind::Bytes.name(), TokenizerKind::Bytes),
+            (TokenizerKind::Characters.name(), TokenizerKind::Characters),
+            (TokenizerKind::Gpt2.name(), TokenizerKind::Gpt2),
+        ]);
+        /// Folder of `encoder.json` and `vocab.bpe` for the tokenizer gpt2.
+        tokenizer_files: Option<PathBuf> = None, "the files in the program"
+            => Optional(Path("the folder of encoder.json and vocab.bpe"));
+        /// Share of the tokens, at the end of the text, that is held out to validate on.
+        validation_fraction: f64 = 0.1 => Number::within(0.0, 0.5);
+    }
+}
+
+section! {
+    /// The optimizer and its schedule.
+    "training", None => pub struct TrainingConfig(model: &ModelConfig) {
+        /// Optimizer steps of the whole run; in block mode, local steps of each block.
+        steps: u64 = 2000 => Whole(1..=MOST_STEPS);
+        /// M, micro-batches in a step; "auto" has M chosen at the first plan.
+        micro_batches: Option<u32> = Some(4) => WordOr("auto", Whole(1..=LOSSES as u32));
+        /// N, sequences in a micro-batch.
+        sequences: u32 = 4 => Whole(1..=4096);
+        /// T, tokens in a sequence; at most `model.context`.
+        context: u32 = model.context, "`model.context`" => Whole(1..=32_768);
+        /// Seed of the weights and of the order of the data.
+        seed: u64 = 1 => Whole(0..=i64::MAX as u64);
+        /// Rate at the end of the warm-up.
+        learning_rate: f64 = 3e-3 => Number::above(0.0, 1.0);
+        /// Steps of linear warm-up; 0 starts at the full rate.
+        warmup_steps: u64 = (steps / 10).min(100), "a tenth of `training.steps`, at most 100" => Whole(0..=MOST_STEPS);
+        /// Rate at the last step, down a cosine; at most `training.learning_rate`.
+        final_learning_rate: f64 = learning_rate / 10.0, "a tenth of `training.learning_rate`"
+            => Number::NOT_NEGATIVE;
+        /// AdamW's decay of the first moment, per step.
+        beta1: f64 = 0.9 => Number::below(0.0, 1.0);
+        /// AdamW's decay of the second moment, per step.
+        beta2: f64 = 0.95 => Number::below(0.0, 1.0);
+        /// What AdamW adds to the root of the second moment.
+        epsilon: f64 = 1e-8 => Number::POSITIVE;
+        /// AdamW's decoupled decay, times the learning rate, of tensors of two or more dimensions.
+        weight_decay: f64 = 0.1 => Number::NOT_NEGATIVE;
+        /// Largest global norm of the gradients.
+        clip_norm: f64 = 1.0 => Number::POSITIVE;
+        /// Steps between measurements on the held-out split; 0: never.
+        validate_every: u64 = 20 => Whole(0..=MOST_STEPS);
+        /// Batches of one measurement, each of N sequences.
+        validation_batches: u32 = 4 => Whole(1..=4096);
+    }
+}
+
+section! {
+    /// How the layers are shared out, and how tensors travel between them.
+    "pipeline", Some(ModeName::Pipeline) => pub struct PipelineConfig() {
+        /// Workers that hold a part; "auto" takes as many as make the slowest stage fastest.
+        stages: Stages = Stages::Auto => StageCount;
+        /// Encoding of activations and gradients on the wire.
+        wire: Encoding = Encoding::F32 => Choice(&[
+            ("f32", Encoding::F32),
+            ("f16", Encoding::F16),
+            ("int8", Encoding::Int8),
+        ]);
+        /// Keep only a stage's inputs and compute its forward again in the backward pass.
+        recompute: bool = false => Flag;
+        /// Measured workers to wait for before the first step.
+        start_with: u32 = least_workers(stages), "`pipeline.stages`, 1 for \"auto\"" => Whole(1..=1000);
+    }
+}
+
+section! {
+    /// What is kept to go on from after a loss.
+    "snapshots", None => pub struct SnapshotConfig() {
+        /// Steps between snapshots; one more is taken at the end.
+        every: u64 = 20 => Whole(1..=MOST_STEPS);
+        /// Newest snapshots to keep on disk.
+        keep: u32 = 3 => Whole(1..=1000);
+        /// AdamW's moments in a snapshot: in f32, in f16 (a third less to send), or left out (two thirds less; AdamW
+        /// then starts afresh).
+        moments: Moments = Moments::Full => Choice(&[
+            ("full", Moments::Full),
+            ("f16", Moments::F16),
+            ("none", Moments::None),
+        ]);
+    }
+}
+
+section! {
+    /// The connections. The heartbeat is shorter than the lease, and the lease than a step or round may take.
+    "session", None => pub struct SessionConfig(round_deadline: Option<f64>) {
+        /// A worker not heard from for this long has vanished.
+        lease_seconds: f64 = round_deadline.map_or(30.0, |deadline| (deadline / 2.0).min(30.0)),
+            "30, or half of a number in `rounds.deadline` if that is less" => Number::seconds(0.01, 3600.0);
+        /// A worker says something at least this often.
+        heartbeat_seconds: f64 = (lease_seconds / 4.0).clamp(0.01, 5.0),
+            "5, or a quarter of `session.lease_seconds` if that is less" => Number::seconds(0.01, 3600.0);
+        /// In pipeline mode, a plan of which nothing has been heard for this long is given up, and the steps since the
+        /// last snapshot are done again.
+        step_deadline_seconds: f64 = 7200.0 => Number::seconds(0.01, 86_400.0);
+        /// Workers connected at a time.
+        max_workers: u32 = 64 => Whole(1..=10_000);
+    }
+}
+
+/// Workers that a plan of so many stages needs.
+pub(super) fn least_workers(stages: Stages) -> u32 {
+    match stages {
+        Stages::Auto => 1,
+        Stages::Exactly(count) => count,
+    }
+}

@@ -1,0 +1,46 @@
+//! Token table plus position table.
+
+use super::parallel;
+use crate::{parameters::CpuParameter, sizes::Sizes};
+
+/// Hidden states [R, d] of the tokens [R], all below V.
+pub(crate) fn forward(
+    tokens: &[u32],
+    table: &CpuParameter,
+    positions: &CpuParameter,
+    sizes: Sizes,
+) -> Vec<f32> {
+    let d = sizes.width;
+    let (table, positions) = (table.value(), positions.value());
+    let mut out = vec![0.0; tokens.len() * d];
+    parallel::rows(&mut out, d, |first, out| {
+        for (row, out) in (first..).zip(out.chunks_exact_mut(d)) {
+            let token = &table[tokens[row] as usize * d..][..d];
+            let position = &positions[(row % sizes.tokens) * d..][..d];
+            for ((out, token), position) in out.iter_mut().zip(token).zip(position) {
+                *out = token + position;
+            }
+        }
+    });
+    out
+}
+
+/// Adds to the gradients of both tables.
+pub(crate) fn backward(
+    dy: &[f32],
+    tokens: &[u32],
+    table: &mut CpuParameter,
+    positions: &mut CpuParameter,
+    sizes: Sizes,
+) {
+    let d = sizes.width;
+    let ((_, table), (_, positions)) = (table.split(), positions.split());
+    for (row, (dy, &token)) in dy.chunks_exact(d).zip(tokens).enumerate() {
+        let token = &mut table[token as usize * d..][..d];
+        let position = &mut positions[(row % sizes.tokens) * d..][..d];
+        for ((dy, token), position) in dy.iter().zip(token).zip(position) {
+            *token += dy;
+            *position += dy;
+        }
+    }
+}

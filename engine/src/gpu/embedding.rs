@@ -1,0 +1,19 @@
+//! Token table plus position table.
+
+use burn_tensor::{Int, Tensor, module};
+
+/// Hidden states [N, T, d] of the ids [N, T], all below V. `table` is [V * d], `positions` [P * d], P >= T.
+pub(crate) fn forward(
+    ids: Tensor<2, Int>,
+    table: Tensor<1>,
+    positions: Tensor<1>,
+    width: usize,
+) -> Tensor<3> {
+    let [_, tokens] = ids.dims();
+    let rows = |flat: Tensor<1>| {
+        let len = flat.dims()[0];
+        flat.reshape([len / width, width])
+    };
+    let hidden = module::embedding(rows(table), ids);
+    hidden + rows(positions).narrow(0, 0, tokens).unsqueeze::<3>()
+}

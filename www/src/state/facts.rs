@@ -1,0 +1,114 @@
+//! Numbers of the run that its view does not carry ready made.
+
+use protocol::{
+    spec::{Hop, ModelSpec, Part},
+    view::{Phase, RunView, WorkerView},
+};
+
+use super::mode::Mode;
+
+/// Whether nothing more will be trained.
+pub(crate) fn is_over(phase: Phase) -> bool {
+    matches!(phase, Phase::Finished | Phase::Stopped)
+}
+
+/// Whether the run is at work, so that its numbers per second and its estimates mean the present.
+pub(crate) fn is_running(phase: Phase) -> bool {
+    matches!(phase, Phase::Loading | Phase::Training)
+}
+
+/// The block a worker trains in the round in progress, from 0.
+pub(crate) fn block_of(worker: &WorkerView) -> Option<u32> {
+    worker.replica.and_then(|replica| replica.block)
+}
+
+/// Whether a worker holds a part of the model: layers, or a block.
+pub(crate) fn holds_part(worker: &WorkerView) -> bool {
+    !worker.hops.is_empty() || block_of(worker).is_some()
+}
+
+/// Workers that hold a part of the model, and workers without one.
+pub(crate) fn busy_and_spare(run: &RunView) -> (u64, u64) {
+    let busy = run.workers.iter().filter(|worker| holds_part(worker)).count() as u64;
+    (busy, run.workers.len() as u64 - busy)
+}
+
+/// Share of the run that is done, 0 to 1.
+pub(crate) fn share_done(run: &RunView) -> f64 {
+    run.step as f64 / run.steps.max(1) as f64
+}
+
+/// Seconds until the last step at the present speed; None when the run is not training or has no speed yet.
+pub(crate) fn seconds_left(run: &RunView) -> Option<f64> {
+    if run.phase != Phase::Training {
+        return None;
+    }
+    let seconds = match Mode::of(&run.run) {
+        Mode::Block => {
+            let rounds = run.rounds.as_ref()?;
+            rounds.rounds.saturating_sub(rounds.round) as f64 * rounds.round_seconds?
+        }
+        Mode::Pipeline => {
+            let spec = &run.run;
+            let tokens = u64::from(spec.sequences) * u64::from(spec.context) * u64::from(spec.micro_batches);
+            (run.steps.saturating_sub(run.step) * tokens) as f64 / run.tokens_per_second
+        }
+    };
+    (seconds.is_finite() && seconds > 0.0).then_some(seconds)
+}
+
+/// Steps between two points of the curve.
+pub(crate) fn stride(run: &RunView) -> u64 {
+    run.rounds.as_ref().map_or(1, |rounds| u64::from(rounds.local_steps).max(1))
+}
+
+/// The whole model in one place.
+pub(crate) fn whole(model: &ModelSpec) -> [Hop; 1] {
+    [Hop { index: 0, part: Part { embedding: true, first_layer: 0, end_layer: model.layers, head: true } }]
+}
+
+/// Parameters in these parts of a GPT-2: V = vocabulary, P = positions, d = width.
+pub(crate) fn parameters(hops: &[Hop], model: &ModelSpec) -> u64 {
+    let (v, p, d) = (u64::from(model.vocabulary), u64::from(model.positions), u64::from(model.width));
+    // Two layer norms, attention (3 d and d), MLP (4 d and back), with biases.
+    let layer = 12 * d * d + 13 * d;
+    let of = |hop: &Hop| {
+        let embedding = if hop.part.embedding { v * d + p * d } else { 0 };
+        let head = if hop.part.head { 2 * d + if model.tie_embeddings { 0 } else { v * d } } else { 0 };
+        embedding + u64::from(hop.part.end_layer.saturating_sub(hop.part.first_layer)) * layer + head
+    };
+    hops.iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::fixtures::{blocks, hop, model, pipeline, rounds};
+
+    #[test]
+    fn parameters_add_up_to_gpt2() {
+        assert_eq!(parameters(&[hop(0, true, 0, 12, true)], &model(true)), 124_439_808);
+        assert_eq!(parameters(&whole(&model(true)), &model(true)), 124_439_808);
+        let halves = [hop(0, true, 0, 5, false), hop(1, false, 5, 12, true)];
+        assert_eq!(parameters(&halves, &model(false)), 124_439_808 + 50257 * 768);
+    }
+
+    #[test]
+    fn the_time_that_is_left_needs_a_run_that_trains() {
+        let mut run = pipeline(Phase::Training);
+        // 2 sequences of 8 tokens in 4 micro-batches are 64 tokens a step; 50 steps are left.
+        (run.step, run.steps, run.tokens_per_second) = (50, 100, 320.0);
+        assert_eq!(seconds_left(&run), Some(10.0));
+        run.tokens_per_second = 0.0;
+        assert_eq!(seconds_left(&run), None);
+        (run.tokens_per_second, run.phase) = (320.0, Phase::Paused);
+        assert_eq!(seconds_left(&run), None);
+
+        let mut run = blocks(Phase::Training);
+        assert_eq!(seconds_left(&run), None);
+        run.rounds.as_mut().unwrap().round_seconds = Some(0.5);
+        assert_eq!(seconds_left(&run), Some(200.0));
+        assert_eq!((stride(&run), stride(&pipeline(Phase::Training))), (10, 1));
+        assert_eq!(rounds().local_steps, 10);
+    }
+}

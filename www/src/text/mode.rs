@@ -1,0 +1,109 @@
+//! What is said differently in the two modes: one trait, an implementation for each.
+
+use protocol::view::{RunView, WorkerView};
+
+use super::{Words, block::BlockText, pipeline::PipelineText};
+use crate::state::{activity::Status, mode::Mode, session::Session};
+
+/// A column of numbers in the table of devices.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) read: fn(&WorkerView) -> String,
+}
+
+/// The words of a mode.
+pub(crate) trait ModeText: Sync {
+    /// What the run is, for someone who has never seen it.
+    fn about(&self, run: &RunView) -> String;
+
+    /// What the numbers of the curve mean, and how much text there is.
+    fn task(&self, run: &RunView) -> String;
+
+    /// What a device in the run is doing, for the card, the tab's title and the table.
+    fn status(&self, status: Status) -> Words;
+
+    /// What this device does beside its status, with numbers that change often.
+    fn now(&self, session: &Session, run: Option<&RunView>) -> Option<String>;
+
+    /// How far this device is, for the tab's title: "round 12".
+    fn own_progress(&self, session: &Session) -> Option<String>;
+
+    /// How far the run is, for the tab's title: "step 120".
+    fn progress(&self, run: &RunView) -> String;
+
+    /// Name of the column that says what a device holds.
+    fn part(&self) -> &'static str;
+
+    /// What a device holds.
+    fn held(&self, worker: &WorkerView, run: &RunView) -> String;
+
+    /// The columns of numbers in the table of devices.
+    fn columns(&self) -> [Column; 4];
+
+    /// What happens when a device is removed.
+    fn removal(&self) -> &'static str;
+
+    /// What happens when a device leaves for a while.
+    fn absence(&self) -> &'static str;
+
+    /// The numbers that leave a device.
+    fn numbers_sent(&self) -> &'static str;
+
+    /// Where the text to learn from goes.
+    fn text_received(&self) -> &'static str;
+}
+
+impl Mode {
+    /// The words of this mode.
+    pub(crate) fn text(self) -> &'static dyn ModeText {
+        match self {
+            Mode::Pipeline => &PipelineText,
+            Mode::Block => &BlockText,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUSES: [Status; 11] = [
+        Status::Finished,
+        Status::Stopped,
+        Status::Silent,
+        Status::Paused,
+        Status::Waiting,
+        Status::Benchmarking,
+        Status::Spare,
+        Status::Loading,
+        Status::Ready,
+        Status::Training,
+        Status::Evaluating,
+    ];
+
+    #[test]
+    fn words_of_one_mode_do_not_appear_in_the_other() {
+        for status in STATUSES {
+            let pipeline = Mode::Pipeline.text().status(status);
+            let all = format!("{} {}", pipeline.title, pipeline.detail).to_lowercase();
+            assert!(!all.contains("block") && !all.contains("round"), "{all}");
+            let block = Mode::Block.text().status(status);
+            let all = format!("{} {}", block.title, block.detail).to_lowercase();
+            assert!(
+                !all.contains("layer") && !all.contains("parts") && !all.contains("standing by"),
+                "{all}"
+            );
+        }
+    }
+
+    #[test]
+    fn titles_tell_statuses_apart() {
+        for mode in [Mode::Pipeline, Mode::Block] {
+            let mut titles: Vec<String> = STATUSES.map(|status| mode.text().status(status).title).to_vec();
+            titles.sort();
+            titles.dedup();
+            assert_eq!(titles.len(), STATUSES.len(), "{titles:?}");
+        }
+    }
+}
