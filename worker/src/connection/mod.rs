@@ -26,11 +26,13 @@ use crate::{
     leave::Leave,
     line::Line,
     pipeline_task::PipelineTask,
-    platform::{Blobs, Clock, Network, Platform, Reporter, seconds_since, within},
+    platform::{Blobs, Clock, Network, Platform, Reporter, Transport, seconds_since, within},
     session::SessionState,
     transfer::TransferError,
 };
 
+/// Seconds to wait for the coordinator's answer to Hello.
+const WELCOME_SECONDS: f64 = 20.0;
 /// Seconds to say goodbye in.
 const FAREWELL_SECONDS: f64 = 1.0;
 
@@ -106,9 +108,10 @@ async fn work<N: Network, C: Clock, B: Blobs, R: Reporter>(
     state: &mut SessionState,
     hello: Hello,
 ) -> Stop {
-    let welcome = match handshake(line, hello).await {
-        Ok(welcome) => welcome,
-        Err(stop) => return stop,
+    let welcome = match within(&platform.clock, WELCOME_SECONDS, handshake(line, hello)).await {
+        Some(Ok(welcome)) => welcome,
+        Some(Err(stop)) => return stop,
+        None => return Stop::Lost("the coordinator did not answer".into()),
     };
     line.welcomed(&welcome);
     if let Err(words) = check_run(&welcome.run) {
@@ -136,19 +139,23 @@ async fn work<N: Network, C: Clock, B: Blobs, R: Reporter>(
     }
 }
 
-async fn handshake<T: crate::platform::Transport>(line: &Line<'_, T>, hello: Hello) -> Result<Welcome, Stop> {
+async fn handshake<T: Transport>(line: &Line<'_, T>, hello: Hello) -> Result<Welcome, Stop> {
     line.say(hello).await?;
-    let bytes = line.inbox.next().await;
-    match read(&bytes)?.message {
-        ToWorker::Down(Down::Welcome(welcome)) => Ok(welcome),
-        ToWorker::Down(Down::Refuse(Refuse(refusal))) => Err(refusal.into()),
-        ToWorker::Down(Down::Drain(drain)) => Err(Stop::End(End::Over(drain.reason))),
-        other => Err(unexpected(&other)),
+    loop {
+        let bytes = line.inbox.next().await;
+        return match read(&bytes)?.message {
+            ToWorker::Down(Down::Welcome(welcome)) => Ok(welcome),
+            ToWorker::Down(Down::Refuse(Refuse(refusal))) => Err(refusal.into()),
+            ToWorker::Down(Down::Drain(drain)) => Err(Stop::End(End::Over(drain.reason))),
+            ToWorker::Down(Down::HeartbeatAnswer(_)) => continue,
+            other => Err(unexpected(&other)),
+        };
     }
 }
 
 fn read(bytes: &[u8]) -> Result<Frame<'_, ToWorker>, Stop> {
-    frame::decode(bytes).map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
+    frame::decode(bytes)
+        .map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
 }
 
 fn unexpected(message: &impl Header) -> Stop {
