@@ -81,6 +81,11 @@ impl Process {
         xtask::process::interrupt(self.id);
     }
 
+    /// Asks it to finish, as the system does when it goes down.
+    pub fn terminate(&self) {
+        xtask::process::terminate(self.id);
+    }
+
     /// Ends it on the spot, as `kill -9` does.
     pub async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)

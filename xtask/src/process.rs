@@ -52,6 +52,11 @@ pub fn interrupt(process: u32) {
     signal("INT", &process.to_string());
 }
 
+/// Asks a process to finish, as the system does when it goes down.
+pub fn terminate(process: u32) {
+    signal("TERM", &process.to_string());
+}
+
 /// Ends a process on the spot.
 pub fn kill(process: u32) {
     signal("KILL", &process.to_string());

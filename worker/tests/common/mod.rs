@@ -135,6 +135,13 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
     let (end, done) = (Rc::new(RefCell::new(None)), Rc::new(RefCell::new(None)));
     let mut pool = LocalPool::new();
     let spawner = pool.spawner();
+    // The script goes first, so that it can say how the first connection fares.
+    spawner
+        .spawn_local({
+            let (done, world) = (done.clone(), world.clone());
+            async move { *done.borrow_mut() = Some(script(world).await) }
+        })
+        .unwrap();
     spawner
         .spawn_local({
             let (end, time) = (end.clone(), time.clone());
@@ -142,12 +149,6 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
                 let how = worker::run(&platform, hello, devices, leave).await;
                 *end.borrow_mut() = Some((how, time.now()));
             }
-        })
-        .unwrap();
-    spawner
-        .spawn_local({
-            let (done, world) = (done.clone(), world.clone());
-            async move { *done.borrow_mut() = Some(script(world).await) }
         })
         .unwrap();
     loop {
