@@ -244,8 +244,11 @@ impl<W: Windows> BlockRuntime<W> {
             Err(error) => return Err(error.into()),
         };
         let published = self.publish(desk.network, round + 1)?;
-        let updates =
-            updates.iter().zip(&averaged.updated).map(|(count, updated)| count + u64::from(*updated)).collect();
+        let updates = updates
+            .iter()
+            .zip(&averaged.updated)
+            .map(|(count, updated)| count + u64::from(*updated))
+            .collect();
         let run = self.run_spec().clone();
         let dropped = |work: &Work| averaged.dropped.iter().any(|(worker, _)| *worker == work.worker);
         let work = work.into_iter().filter(|work| !dropped(work)).collect();

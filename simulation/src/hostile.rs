@@ -181,7 +181,12 @@ impl Hostile {
         }
         let first = self.firsts.get(&endpoint);
         let keys = [self.seed ^ 0x6e6f, endpoint as u64, round];
-        behaviour.apply(&mut tensors, first.map(Vec::as_slice), self.honest.get(&key).map(Vec::as_slice), keys);
+        behaviour.apply(
+            &mut tensors,
+            first.map(Vec::as_slice),
+            self.honest.get(&key).map(Vec::as_slice),
+            keys,
+        );
         if behaviour == Behaviour::Replay {
             self.firsts.entry(endpoint).or_insert_with(|| tensors.clone());
         }

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use control::{
     Run, Settings,
     curve::Curve,
-    pipeline::{
-        Action, Event, Half, Manifest, Pipeline, PipelineRun, Relay, Verdict, plan::Stages,
-    },
+    pipeline::{Action, Event, Half, Manifest, Pipeline, PipelineRun, Relay, Verdict, plan::Stages},
 };
 use protocol::{
     message::{Address, Down, Relayed, Targets, TensorFrame, Tokens},
@@ -71,7 +69,8 @@ impl<W: Windows> PipelineRuntime<W> {
             return Ok(());
         }
         let file = |blob: protocol::blob::BlobHash| desk.network.file(blob).cloned();
-        let parts: Option<Vec<Rc<Vec<u8>>>> = manifest.parts.iter().map(|part| file(part.blob.hash)).collect();
+        let parts: Option<Vec<Rc<Vec<u8>>>> =
+            manifest.parts.iter().map(|part| file(part.blob.hash)).collect();
         let parts = parts.ok_or(SimulationError::Lost("a part of a snapshot"))?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_slice()).collect();
         manifest.state = engine::checkpoint::state_hash(&parts)?.to_string();

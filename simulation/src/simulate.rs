@@ -11,7 +11,10 @@ use engine::{
     aggregation::server::Server,
     denoiser::{layers_per_block, shapes},
 };
-use protocol::{evaluation::Scores, view::{CurvePoint, Phase}};
+use protocol::{
+    evaluation::Scores,
+    view::{CurvePoint, Phase},
+};
 
 use crate::{
     block::{BlockRuntime, BlockSetup, stand_in, unchecked},
@@ -135,7 +138,12 @@ pub(crate) fn play<W: Windows>(
     let mut harness = Harness::new(runtime, network, Disk::Instant)?;
     for (number, speed) in speeds.iter().enumerate() {
         let name = format!("worker {number}");
-        harness.join(WorkerSpec::of_step_seconds(&name, speed.link(), speed.step_seconds, layers_per_block))?;
+        harness.join(WorkerSpec::of_step_seconds(
+            &name,
+            speed.link(),
+            speed.step_seconds,
+            layers_per_block,
+        ))?;
     }
     let mut round = 0;
     while !harness.step(Duration::MAX)? {

@@ -42,7 +42,8 @@ impl StandIn {
         let run = settings.run.clone();
         let blocks = run.blocks.ok_or(BlockError::NotBlockMode)?;
         let layers = run.model.layers;
-        let each = layers_per_block(&run.model, &blocks).ok_or(BlockError::Layers { layers, count: blocks.count })?;
+        let each = layers_per_block(&run.model, &blocks)
+            .ok_or(BlockError::Layers { layers, count: blocks.count })?;
         let files = Server::draw(&run, settings.seed, rules)?.files()?;
         let lengths: Vec<u32> =
             shapes::of_replica(&run.model, each, 0).iter().map(|shape| shape.len() as u32).collect();

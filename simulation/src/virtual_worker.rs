@@ -61,7 +61,16 @@ impl WorkerSpec {
 
 fn profile(layer: PassSeconds, embedding: PassSeconds, head_seconds: f64) -> Profile {
     let device = "a virtual device".into();
-    Profile { backend: Backend::Cpu, device, threads: 1, memory_bytes: 0, layer, embedding, head_seconds, link: None }
+    Profile {
+        backend: Backend::Cpu,
+        device,
+        threads: 1,
+        memory_bytes: 0,
+        layer,
+        embedding,
+        head_seconds,
+        link: None,
+    }
 }
 
 /// How long a worker computes.

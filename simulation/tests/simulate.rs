@@ -193,7 +193,11 @@ fn a_prediction_is_what_the_same_run_comes_to() {
     assert!((prediction.round_seconds - expected).abs() < 0.01, "{prediction:?}, not {expected}");
     let real = go(&setup, &Plan::new(Regime::constant(slow, 10.0), 2, 1));
     assert!((real.bytes_up - prediction.bytes_up).abs() < 1.0, "{} for {prediction:?}", real.bytes_up);
-    assert!((real.round_seconds - prediction.round_seconds).abs() < 0.01, "{} for {prediction:?}", real.round_seconds);
+    assert!(
+        (real.round_seconds - prediction.round_seconds).abs() < 0.01,
+        "{} for {prediction:?}",
+        real.round_seconds
+    );
 }
 
 #[test]
