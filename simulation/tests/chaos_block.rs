@@ -54,7 +54,7 @@ fn each_delta_is_applied_at_most_once(harness: &Chaos, words: &str) {
     assert_eq!(rounds, (1..=ROUNDS).collect::<Vec<_>>(), "{words}");
     let mut applied = BTreeSet::new();
     let BlockSetup { settings, rules, .. } = setup();
-    // What was accepted is not judged again: a coordinator that was killed has forgotten what it compared deltas with.
+    // What was accepted is not checked again: a coordinator that was killed has forgotten what it compared deltas with.
     let rules = Rules { suspicious: false, norm_limit: None, ..rules };
     let mut server = Server::draw(&settings.run, settings.seed, rules).unwrap();
     let mut published = server.files().unwrap().published(0);

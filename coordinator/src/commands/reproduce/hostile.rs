@@ -157,7 +157,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     if !culprits.is_empty() {
         page.seen.push(format!(
             "What breaks a run in spite of the usual checks: {}. Their limit is {} times the typical length, and ten times \
-             it the other way outweighs the honest workers in a mean: a run of strangers needs a tighter limit or a robust \
+             it the other way outweighs the honest workers in a mean: a run of unknown clients needs a tighter limit or a robust \
              aggregator.",
             culprits.into_iter().collect::<Vec<_>>().join(", "),
             cases[0].config.rounds.norm_limit

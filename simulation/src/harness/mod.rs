@@ -1,6 +1,10 @@
 //! The coordinator and all workers of a run on one thread and in virtual time: real decisions and real sessions, around
 //! a virtual network.
 
+mod disturb;
+mod runtime;
+mod sessions;
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
@@ -14,185 +18,24 @@ use futures::{
     future::{AbortHandle, Abortable},
     task::LocalSpawnExt,
 };
-use protocol::{
-    frame::{self, Frame},
-    message::{Down, FromWorker, Hello, Probe, ProbeAnswer, Refuse, Relayed, ToWorker, Up},
-    refusal::Refusal,
-    view::Phase,
-    worker_id::WorkerId,
-};
+use protocol::{message::Refuse, view::Phase};
 use worker::End;
 
 use crate::{
     clock::seconds,
-    disturbance::{Disturbance, What},
+    disturbance::Disturbance,
     error::SimulationError,
-    liar,
     network::{Arrival, Network, Shared},
     virtual_worker::{Pace, WorkerSpec, session},
 };
+use runtime::{Alarm, Pending, Told};
+
+pub use runtime::{Desk, Disk, Runtime};
 
 /// Virtual time between two ticks of the coordinator.
 const TICK: Duration = Duration::from_secs(1);
 /// Rounds taken back in a row before the run is given up.
 const MOST_IN_VAIN: u32 = 100;
-/// Seconds between a Hello and the loss of the connection of a worker whose network does not hold.
-const FLAP_SECONDS: f64 = 0.5;
-
-/// What carries out the decisions of one mode: the virtual coordinator's runtime.
-pub trait Runtime {
-    /// The mode whose actions it carries out.
-    type Mode: Mode;
-    /// What it writes to the virtual disk.
-    type Write;
-
-    /// The run as it goes on from what is on the disk: at the beginning, and after the coordinator was killed.
-    ///
-    /// # Errors
-    /// When it cannot be had from there.
-    fn begin(&mut self, network: &mut Network) -> Result<Run<Self::Mode>, SimulationError>;
-
-    /// Does what was decided.
-    ///
-    /// # Errors
-    /// When the run cannot go on.
-    fn act(
-        &mut self,
-        action: <Self::Mode as Mode>::Action,
-        desk: &mut Desk<'_, Self>,
-    ) -> Result<(), SimulationError>;
-
-    /// A frame for another worker has come: who gets it, if anybody.
-    ///
-    /// # Errors
-    /// Why the frame and its sender are turned away.
-    fn relay(
-        &mut self,
-        from: WorkerId,
-        message: &Relayed,
-        payload: &[u8],
-    ) -> Result<Option<WorkerId>, Refusal>;
-
-    /// A message for the coordinator has come; gives what is passed on.
-    ///
-    /// # Errors
-    /// When the run cannot go on.
-    fn said(
-        &mut self,
-        _worker: WorkerId,
-        message: Up,
-        _desk: &mut Desk<'_, Self>,
-    ) -> Result<Option<Up>, SimulationError> {
-        Ok(Some(message))
-    }
-
-    /// What was written is on the disk. Gives the word of it, for a coordinator that still lives.
-    fn written(&mut self, write: Self::Write) -> Option<<Self::Mode as Mode>::Event>;
-}
-
-/// How long the coordinator's disk takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Disk {
-    /// No time: what is written is there at once.
-    Instant,
-    /// Up to so many seconds.
-    Seconds(f64),
-}
-
-enum Told<E> {
-    Common(Event),
-    Mode(E),
-}
-
-enum Alarm<R: Runtime + ?Sized> {
-    Tick,
-    Join(usize),
-    Leave { endpoint: usize, pace_number: u64, away: f64 },
-    Cut(u64),
-    Say(WorkerId, Up),
-    Written { generation: u64, write: R::Write },
-    Restart,
-}
-
-/// Things under way at the coordinator.
-struct Pending<R: Runtime + ?Sized> {
-    told: VecDeque<Told<<R::Mode as Mode>::Event>>,
-    alarms: BTreeMap<u64, Alarm<R>>,
-    generation: u64,
-    disk: Disk,
-    full_until: Duration,
-}
-
-/// What a runtime has before it: the network, the disk, and the way back to the run.
-pub struct Desk<'a, R: Runtime + ?Sized> {
-    /// The network and the store.
-    pub network: &'a mut Network,
-    pending: &'a mut Pending<R>,
-    seats: &'a [Seat],
-}
-
-impl<R: Runtime + ?Sized> Desk<'_, R> {
-    /// Sends a message, with the payload that follows its header.
-    ///
-    /// # Errors
-    /// When there is no such frame.
-    pub fn send(
-        &mut self,
-        worker: WorkerId,
-        message: impl Into<Down>,
-        payload: &[u8],
-    ) -> Result<(), SimulationError> {
-        if let Some(connection) = self.network.connection_of(worker) {
-            let bytes = frame::encode(&ToWorker::from(message.into()), payload)?;
-            self.network.send_down(connection, bytes);
-        }
-        Ok(())
-    }
-
-    /// Tells the run something of its mode, at once.
-    pub fn tell(&mut self, event: <R::Mode as Mode>::Event) {
-        self.pending.told.push_back(Told::Mode(event));
-    }
-
-    /// Writes to the disk; [`Runtime::written`] follows when it is there.
-    pub fn write(&mut self, write: R::Write) {
-        let time = match self.pending.disk {
-            Disk::Instant => self.network.now(),
-            Disk::Seconds(most) => self.network.now() + seconds(most * self.network.draws.even()),
-        };
-        let generation = self.pending.generation;
-        self.alarm(time, Alarm::Written { generation, write });
-    }
-
-    /// Whether the disk takes nothing at the moment.
-    pub fn is_disk_full(&self) -> bool {
-        self.pending.full_until > self.network.now()
-    }
-
-    /// Has a message of a worker come after so many seconds.
-    pub(crate) fn say_later(&mut self, length: f64, worker: WorkerId, message: Up) {
-        let time = self.network.now() + seconds(length);
-        self.alarm(time, Alarm::Say(worker, message));
-    }
-
-    /// Has a worker compute and send so many times as slowly from now on.
-    pub(crate) fn slow_down(&mut self, endpoint: usize, compute: f64, link: f64) {
-        self.network.endpoints[endpoint].slower = link;
-        self.seats[endpoint].pace.slow_down(compute);
-    }
-
-    /// Has a worker close its tab after so many seconds, and come back anew after as many as it is `away`.
-    pub(crate) fn leave_later(&mut self, endpoint: usize, length: f64, away: f64) {
-        let time = self.network.now() + seconds(length);
-        let pace_number = self.seats[endpoint].sessions;
-        self.alarm(time, Alarm::Leave { endpoint, pace_number, away });
-    }
-
-    fn alarm(&mut self, time: Duration, what: Alarm<R>) {
-        let number = self.network.alarm(time);
-        self.pending.alarms.insert(number, what);
-    }
-}
 
 /// A virtual worker as the harness knows it. Its number is that of its end of the network.
 struct Seat {
@@ -416,8 +259,8 @@ impl<R: Runtime> Harness<R> {
                 if up { self.tell(Event::Tick) } else { Ok(()) }
             }
             Alarm::Join(endpoint) => self.start(endpoint),
-            Alarm::Leave { endpoint, pace_number, away } => {
-                if self.seats[endpoint].sessions == pace_number {
+            Alarm::Leave { endpoint, session, away } => {
+                if self.seats[endpoint].sessions == session {
                     self.kill(endpoint);
                     let mut network = self.network.borrow_mut();
                     let back = network.now() + seconds(away);
@@ -502,161 +345,6 @@ impl<R: Runtime> Harness<R> {
                 Ok(())
             }
         }
-    }
-
-    /// A frame has arrived at the coordinator: what its sessions do with it.
-    fn heard(&mut self, id: u64, bytes: &[u8]) -> Result<(), SimulationError> {
-        let known = self.network.borrow_mut().connection(id).map(|c| (c.endpoint, c.worker));
-        let Some((endpoint, worker)) = known else { return Ok(()) };
-        let now = self.network.borrow().now();
-        let Frame { message, payload } = match frame::decode::<FromWorker>(bytes) {
-            Ok(frame) => frame,
-            Err(error) => return self.refuse(id, worker, error.into()),
-        };
-        let message = match (message, worker) {
-            (FromWorker::Up(Up::Hello(hello)), None) => return self.hello(id, endpoint, hello),
-            // Of a worker that was turned away.
-            (_, None) => return Ok(()),
-            (FromWorker::Up(Up::Heartbeat(heartbeat)), Some(_)) => FromWorker::Up(heartbeat.into()),
-            _ if self.seats[endpoint].silent_until > now => return Ok(()),
-            (message, Some(_)) => message,
-        };
-        let Some(worker) = worker else { return Ok(()) };
-        match message {
-            FromWorker::Up(Up::Probe(Probe { number, answer, .. })) => {
-                let padding = vec![0; answer as usize];
-                self.desk(|_, desk| desk.send(worker, ProbeAnswer { number, padding: answer }, &padding))?;
-                self.tell(Event::Heard { worker })
-            }
-            FromWorker::Relayed(relayed) => match self.runtime.relay(worker, &relayed, payload) {
-                Ok(to) => {
-                    let mut network = self.network.borrow_mut();
-                    if let Some(connection) = to.and_then(|to| network.connection_of(to)) {
-                        network.send_down(connection, bytes.to_vec());
-                    }
-                    drop(network);
-                    self.tell(Event::Heard { worker })
-                }
-                Err(refusal) => self.refuse(id, Some(worker), refusal),
-            },
-            FromWorker::Up(message) => self.said(endpoint, worker, message),
-        }
-    }
-
-    fn hello(&mut self, id: u64, endpoint: usize, hello: Hello) -> Result<(), SimulationError> {
-        self.next_worker += 1;
-        let worker = WorkerId(self.next_worker);
-        let mut network = self.network.borrow_mut();
-        network.admit(id, worker);
-        if self.seats[endpoint].flaps > 0 {
-            self.seats[endpoint].flaps -= 1;
-            let time = network.now() + seconds(FLAP_SECONDS);
-            self.pending.alarms.insert(network.alarm(time), Alarm::Cut(id));
-        }
-        drop(network);
-        self.tell(Event::Joined { worker, hello, token: String::new() })
-    }
-
-    fn said(&mut self, endpoint: usize, worker: WorkerId, mut message: Up) -> Result<(), SimulationError> {
-        if self.seats[endpoint].lies {
-            self.lies += 1;
-            liar::lie(&mut message, self.lies);
-        }
-        let joined = matches!(message, Up::Profile(_));
-        let ready = matches!(message, Up::Ready(_) | Up::DeltaReady(_));
-        if let Some(message) = self.desk(|runtime, desk| runtime.said(worker, message, desk))? {
-            self.tell(Event::Said { worker, message })?;
-        }
-        if joined {
-            // What joining costs is not counted.
-            self.network.borrow_mut().endpoints[endpoint].traffic = Default::default();
-        }
-        if ready && std::mem::take(&mut self.seats[endpoint].dies_when_ready) {
-            self.kill(endpoint);
-        }
-        Ok(())
-    }
-
-    fn refuse(&mut self, id: u64, worker: Option<WorkerId>, refusal: Refusal) -> Result<(), SimulationError> {
-        self.tell(Event::Refused { worker, refusal: refusal.clone() })?;
-        let why = refusal.to_string();
-        let bytes = frame::encode(&ToWorker::from(Down::from(Refuse(refusal))), &[])?;
-        self.network.borrow_mut().send_down(id, bytes);
-        let Some(worker) = worker else { return Ok(()) };
-        self.network.borrow_mut().close(worker);
-        self.tell(Event::Gone { worker, why })
-    }
-
-    fn disturb_now(&mut self) -> Result<(), SimulationError> {
-        let carried = self.network.borrow().carried;
-        while self.disturbances.front().is_some_and(|disturbance| disturbance.after <= carried) {
-            let Some(Disturbance { what, whom, .. }) = self.disturbances.pop_front() else { break };
-            match what {
-                What::Join => {
-                    if let Some(newcomer) = self.newcomer.clone() {
-                        self.join(newcomer)?;
-                    }
-                }
-                What::KillCoordinator(length) => self.kill_coordinator(length),
-                What::FullDisk(length) => {
-                    self.pending.full_until = self.network.borrow().now() + seconds(f64::from(length));
-                }
-                what => self.disturb_worker(what, whom),
-            }
-        }
-        Ok(())
-    }
-
-    fn disturb_worker(&mut self, what: What, whom: u64) {
-        let alive: Vec<usize> =
-            (0..self.seats.len()).filter(|seat| self.seats[*seat].abort.is_some()).collect();
-        if alive.is_empty() {
-            return;
-        }
-        let endpoint = alive[(whom % alive.len() as u64) as usize];
-        if what == What::Kill {
-            return self.kill(endpoint);
-        }
-        let mut network = self.network.borrow_mut();
-        let now = network.now();
-        let later = |length: u32| now + seconds(f64::from(length));
-        let id = network.endpoints[endpoint].connection;
-        let seat = &mut self.seats[endpoint];
-        match what {
-            What::Deaf(length) => network.endpoints[endpoint].deaf_until = later(length),
-            What::Garble => network.endpoints[endpoint].garble = true,
-            What::Silent(length) => seat.silent_until = later(length),
-            What::DiesWhenReady => seat.dies_when_ready = true,
-            What::Flap(times) => seat.flaps = times,
-            What::Lie => seat.lies = true,
-            What::Cut => {
-                if let Some(id) = id {
-                    network.cut(id);
-                }
-            }
-            _ => {
-                let Some(connection) = id.and_then(|id| network.connection(id)) else { return };
-                match what {
-                    What::HoldUp(length) => connection.held_until = later(length),
-                    What::Double => connection.double = true,
-                    What::Swap => connection.swap = true,
-                    What::Lose => connection.lose = true,
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn kill_coordinator(&mut self, length: u32) {
-        self.pending.generation += 1;
-        self.pending.told.clear();
-        // Killed while it is down: it starts once, at the later time.
-        self.pending.alarms.retain(|_, alarm| !matches!(alarm, Alarm::Restart | Alarm::Say(..)));
-        let mut network = self.network.borrow_mut();
-        network.open = false;
-        network.close_all();
-        let start = network.now() + seconds(f64::from(length));
-        self.pending.alarms.insert(network.alarm(start), Alarm::Restart);
     }
 
     /// The run as it is decided.
