@@ -64,6 +64,9 @@ pub trait Mode {
     /// Something has happened in this mode.
     fn told(&mut self, turn: &mut Turn<'_, Self::Action>, event: Self::Event);
 
+    /// The coordinator itself stood still for so long: nobody is late by it.
+    fn forgive(&mut self, time: Duration);
+
     /// Time has passed.
     fn tick(&mut self, turn: &mut Turn<'_, Self::Action>);
 
@@ -313,7 +316,10 @@ fn take_in<M: Mode>(mode: &mut M, turn: &mut Turn<'_, M::Action>, event: Event) 
             turn.count_refusal("storage");
             turn.core.storage_fault = Some(words);
         }
-        Event::Stalled(time) => turn.core.roster.forgive(time),
+        Event::Stalled(time) => {
+            turn.core.roster.forgive(time);
+            mode.forgive(time);
+        }
         Event::Tick => {
             let lease = turn.core.settings.lease;
             for worker in turn.core.roster.silent(turn.now, lease) {
@@ -340,6 +346,8 @@ fn said<M: Mode>(
             leave(mode, turn, worker, &leaving.reason);
             Ok(())
         }
+        // Nothing can fail any more.
+        Up::Fault(_) if turn.core.over.is_some() => Ok(()),
         Up::Fault(fault) => {
             match mode.failed(turn, worker, &fault) {
                 Standing::Counts => turn.suspend(worker, fault.kind.name(), &fault.detail),
@@ -383,6 +391,11 @@ fn profiled<M: Mode>(
     worker: WorkerId,
     profile: Profile,
 ) -> Result<(), Refusal> {
+    if !turn.core.roster.expects_profile(worker) {
+        let detail =
+            "a worker says what it has measured when it is asked to measure itself, once each time".into();
+        return Err(Refusal::Unexpected { message: "Profile".into(), detail });
+    }
     plausible::profile(&profile, &turn.core.settings.run)?;
     turn.record(Record::WorkerProfiled {
         worker,

@@ -23,7 +23,9 @@ pub struct Worker {
     /// Steps take this many times as long as the profile promises.
     pub pace: f64,
     /// When it was last asked to measure itself.
-    pub benchmarked: Duration,
+    benchmarked: Duration,
+    /// Profiles that it was asked for and has not sent.
+    profiles_asked: u32,
     /// Where its time went in its last step or round.
     pub timings: Timings,
     /// As of its last step or round.
@@ -49,11 +51,29 @@ const FASTER_THAN_PEERS: f64 = 50.0;
 
 /// Weight of the newest step in a worker's pace.
 const PACE_WEIGHT: f64 = 0.4;
+/// A pace is between this and its inverse, whatever a worker says of its steps.
+const SLOWEST_PACE: f64 = 1e4;
 
 /// Connected workers by number, which is the order of joining.
 #[derive(Debug, Clone, Default)]
 pub struct Roster {
     workers: BTreeMap<WorkerId, Worker>,
+}
+
+/// A worker of this profile whose passes take `factor` times as long as it promises.
+fn measured(worker: WorkerId, profile: &Profile, factor: f64) -> Measured {
+    let scaled = |promised: PassSeconds| PassSeconds {
+        forward: promised.forward * factor,
+        backward: promised.backward * factor,
+    };
+    Measured {
+        worker,
+        layer: scaled(profile.layer),
+        embedding: scaled(profile.embedding),
+        head_seconds: profile.head_seconds * factor,
+        memory_bytes: profile.memory_bytes,
+        link: profile.link,
+    }
 }
 
 impl Worker {
@@ -72,6 +92,7 @@ impl Roster {
             round_trip: None,
             pace: 1.0,
             benchmarked: now,
+            profiles_asked: 1,
             timings: Timings::default(),
             status: DeviceStatus::default(),
             accepted_micro_batches: 0,
@@ -96,6 +117,23 @@ impl Roster {
         }
     }
 
+    /// The worker is asked to measure itself, as it is once on joining.
+    pub fn asked_to_measure(&mut self, id: WorkerId, now: Duration) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.benchmarked = now;
+            worker.profiles_asked = worker.profiles_asked.saturating_add(1);
+        }
+    }
+
+    /// Takes note that a profile has come; whether it was asked for. One that may say again and again what it is could
+    /// have the model dealt anew all the time.
+    pub fn expects_profile(&mut self, id: WorkerId) -> bool {
+        let Some(worker) = self.workers.get_mut(&id) else { return false };
+        let asked = worker.profiles_asked > 0;
+        worker.profiles_asked = worker.profiles_asked.saturating_sub(1);
+        asked
+    }
+
     /// The worker has measured itself.
     pub fn profiled(&mut self, id: WorkerId, profile: Profile) {
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -107,7 +145,7 @@ impl Roster {
     /// The coordinator stood still for so long: nobody's silence in that time counts.
     pub fn forgive(&mut self, time: Duration) {
         for worker in self.workers.values_mut() {
-            worker.last_heard += time;
+            worker.last_heard = worker.last_heard.saturating_add(time);
         }
     }
 
@@ -115,8 +153,8 @@ impl Roster {
     pub fn suspend(&mut self, id: WorkerId, now: Duration) {
         if let Some(worker) = self.workers.get_mut(&id) {
             let length = SUSPENSION.saturating_mul(1 << worker.faults.min(16)).min(LONGEST_SUSPENSION);
-            worker.faults += 1;
-            worker.suspended_until = Some(now + length);
+            worker.faults = worker.faults.saturating_add(1);
+            worker.suspended_until = Some(now.saturating_add(length));
         }
     }
 
@@ -150,7 +188,7 @@ impl Roster {
     /// The refusal with which it is turned away, after a few.
     pub fn unfounded_fault(&mut self, id: WorkerId, detail: String) -> Result<(), Refusal> {
         let Some(worker) = self.workers.get_mut(&id) else { return Ok(()) };
-        worker.unfounded += 1;
+        worker.unfounded = worker.unfounded.saturating_add(1);
         if worker.unfounded < MOST_UNFOUNDED {
             return Ok(());
         }
@@ -208,19 +246,7 @@ impl Roster {
             .filter_map(|(id, worker)| {
                 let profile = worker.profile.as_ref()?;
                 let bound = (least / (profile.layer.total() * worker.pace)).max(1.0);
-                let factor = worker.pace * bound;
-                let scaled = |promised: PassSeconds| PassSeconds {
-                    forward: promised.forward * factor,
-                    backward: promised.backward * factor,
-                };
-                Some(Measured {
-                    worker: *id,
-                    layer: scaled(profile.layer),
-                    embedding: scaled(profile.embedding),
-                    head_seconds: profile.head_seconds * factor,
-                    memory_bytes: profile.memory_bytes,
-                    link: profile.link,
-                })
+                Some(measured(*id, profile, worker.pace * bound))
             })
             .collect()
     }
@@ -235,13 +261,16 @@ impl Roster {
         self.workers.iter().map(|(id, w)| (*id, w.pace)).collect()
     }
 
-    /// Note what a step of training took a worker, where `expected` seconds of computing would be as measured.
-    pub fn timed(&mut self, id: WorkerId, timings: Timings, expected: f64) {
+    /// Note what a step of training took a worker: so many micro-batches of these hops.
+    pub fn timed(&mut self, id: WorkerId, timings: Timings, hops: &[Hop], micro_batches: u32) {
         let Some(w) = self.workers.get_mut(&id) else { return };
-        // Measured with the pace so far: what is left is the correction of it.
+        let Some(profile) = &w.profile else { return };
+        // As the worker itself promised: the bound that its peers set is for plans. With the pace so far, what is left
+        // is the correction of it.
+        let expected = f64::from(micro_batches) * measured(id, profile, w.pace).seconds(hops);
         let correction = (timings.forward + timings.backward) / expected;
         if correction.is_finite() && correction > 0.0 {
-            w.pace *= correction.powf(PACE_WEIGHT);
+            w.pace = (w.pace * correction.powf(PACE_WEIGHT)).clamp(1.0 / SLOWEST_PACE, SLOWEST_PACE);
         }
     }
 

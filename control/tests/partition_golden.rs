@@ -1,8 +1,9 @@
 //! Partitions against the golden instances.
 
+#[path = "../../coordinator/tests/golden_folder/mod.rs"]
 mod golden_folder;
 
-use coordinator::plan::partition::{Candidate, partition_ordered, partition_unordered};
+use control::pipeline::plan::partition::{Candidate, partition_ordered, partition_unordered};
 use serde_json::Value;
 
 struct Instance {

@@ -1,6 +1,6 @@
 //! Partitions against brute force, and their ties.
 
-use coordinator::plan::partition::{Candidate, partition_all, partition_ordered, partition_unordered};
+use control::pipeline::plan::partition::{Candidate, partition_all, partition_ordered, partition_unordered};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]

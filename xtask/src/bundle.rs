@@ -16,8 +16,6 @@ use crate::{process, setup::WASM, workspace::Workspace};
 const PAGE: &str = "www";
 /// The training program: a binary of the package `wasm-worker`.
 const WORKER: &str = "worker";
-/// The shared worker that holds a browser's one event stream.
-const EVENTS: &str = "events.js";
 /// Attributes of `index.html` that name a file.
 const REFERENCES: [&str; 2] = [" src=\"", " href=\""];
 
@@ -35,10 +33,9 @@ pub fn bundle(workspace: &Workspace, dist: &Path) -> Result<()> {
         workspace.cargo_web().arg("build").args(BROWSER_BUILD).args(["--bin", PAGE, "--bin", WORKER]),
     )?;
     fs::create_dir_all(dist).with_context(|| format!("cannot create {}", dist.display()))?;
-    // Workers are started by name, and their files name each other: they carry no hash.
+    // A dedicated worker is started by name, and its files name each other: they carry no hash.
     bindgen(workspace, WORKER, dist)?;
     fs::copy(workspace.root.join("wasm-worker/loader.js"), dist.join("worker_loader.js"))?;
-    fs::copy(workspace.root.join("www").join(EVENTS), dist.join(EVENTS))?;
 
     let generated = tempfile::tempdir()?;
     bindgen(workspace, PAGE, generated.path())?;

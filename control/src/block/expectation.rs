@@ -11,6 +11,8 @@ use crate::{core::RunCore, pipeline::plan::Measured};
 pub(super) const NEWEST: f64 = 0.5;
 /// A worker that was too late is expected to take this many times as long the next time.
 pub(super) const MISSED: f64 = 1.5;
+/// Seconds beyond which nobody is expected: a day. Without an end, a worker that is always late would be expected never.
+pub(super) const LONGEST: f64 = 86_400.0;
 /// Self-benchmarks see neither the noise nor the bytes on their way: the first round may take so many times as long.
 const UNKNOWN: f64 = 2.0;
 /// A worker of which nothing came for so many rounds in a row is not waited for.

@@ -358,6 +358,16 @@ impl Mode for Block {
         }
     }
 
+    fn forgive(&mut self, time: Duration) {
+        let Some(round) = &mut self.round else { return };
+        round.opened = round.opened.saturating_add(time);
+        for (number, opened) in self.replicas.values_mut().filter_map(|replica| replica.last.as_mut()) {
+            if *number == round.round {
+                *opened = round.opened;
+            }
+        }
+    }
+
     fn tick(&mut self, _: &mut Turn<'_, Action>) {}
 
     fn asked(&mut self, turn: &mut Turn<'_, Action>, command: Command) {
@@ -372,8 +382,9 @@ impl Mode for Block {
     }
 
     fn advance(&mut self, turn: &mut Turn<'_, Action>) {
+        self.close_round(turn);
         if self.round.is_some() {
-            self.close_round(turn);
+            // It is open, or being averaged.
         } else if turn.core.stopping {
             end(self, turn, protocol::message::DrainReason::Stopped, "stopped by the organizer");
             return;
@@ -410,7 +421,9 @@ impl Mode for Block {
             Averaging::No if round.is_checking() => None,
             Averaging::No => {
                 let look = self.deadlines.next_look(round.elapsed(now), round.deadline);
-                Some(round.opened + Duration::from_secs_f64(look))
+                // A nanosecond more: rounded down, the time would not be up yet when it comes.
+                let look = Duration::try_from_secs_f64(look).ok()?.saturating_add(Duration::from_nanos(1));
+                Some(round.opened.saturating_add(look))
             }
         }
     }

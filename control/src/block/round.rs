@@ -111,6 +111,11 @@ impl RoundInProgress {
         self.shares.values().all(settled)
     }
 
+    /// Whether all have left or failed before they sent anything.
+    pub(super) fn came_to_nothing(&self) -> bool {
+        self.shares.values().all(|share| share.progress == Progress::Out && share.arrived.is_none())
+    }
+
     /// Whether a delta is being looked at: the round waits for that.
     pub(super) fn is_checking(&self) -> bool {
         self.shares.values().any(|replica| matches!(replica.progress, Progress::Checking(_)))

@@ -13,7 +13,7 @@ use protocol::{
 use super::{
     Action, Averaging, Block,
     evaluation::{Evaluation, Evaluator},
-    expectation::MISSED,
+    expectation::{LONGEST, MISSED},
     local_steps,
     manifest::Work,
     placement::{Candidate, place},
@@ -22,6 +22,8 @@ use super::{
 };
 use crate::{core::Turn, record::Record};
 
+/// Measurements that workers have not finished after so many rounds are finished by the coordinator.
+const EVALUATION_ROUNDS: u64 = 10;
 /// Weights that the disk did not take are published again after this long.
 const PUBLISH_AGAIN: Duration = Duration::from_secs(5);
 
@@ -111,14 +113,10 @@ impl Block {
         let Some(round) = &self.round else { return };
         match self.averaging {
             Averaging::No if round.is_checking() => {}
-            Averaging::No
-                if round.is_settled() && turn.core.roster.is_empty() && round.accepted().count() == 0 =>
-            {
-                // Nobody is left, and nothing has come: as if it had never begun.
+            Averaging::No if round.came_to_nothing() => {
+                // As if it had never begun: a worker that fails again and again must not use up the rounds.
                 turn.record(Record::RoundTakenBack { round: round.round });
                 self.round = None;
-                let words = self.waiting_reason(turn.core, turn.now);
-                turn.enter(Phase::Waiting, words);
             }
             Averaging::No if self.may_close(round, turn.now) => {
                 self.settle(turn);
@@ -155,8 +153,8 @@ impl Block {
         self.totals.assigned += round.shares.len() as u64;
         for (_, _, accepted) in round.accepted() {
             self.totals.accepted += 1;
-            self.totals.bytes_down += accepted.traffic.down;
-            self.totals.bytes_up += accepted.traffic.up;
+            self.totals.bytes_down = self.totals.bytes_down.saturating_add(accepted.traffic.down);
+            self.totals.bytes_up = self.totals.bytes_up.saturating_add(accepted.traffic.up);
         }
         let number = round.round;
         for (worker, block, expected) in late {
@@ -167,7 +165,7 @@ impl Block {
                 replica.moments_since = None;
                 // From its own time, not from how long the round waited: a silent worker would lengthen the next
                 // deadline, and then the one after by that.
-                replica.observed = Some(expected * MISSED);
+                replica.observed = Some((expected * MISSED).min(LONGEST));
             }
         }
     }
@@ -191,7 +189,7 @@ impl Block {
         let steps = |rounds| local_steps::done(rounds, self.settings.local_steps, settings.steps);
         let checkpoint = done >= self.settings.rounds
             || turn.core.stopping
-            || steps(done) / settings.snapshot_every > steps(number) / settings.snapshot_every;
+            || passes(settings.snapshot_every, steps(number), steps(done));
         self.averaging = Averaging::Running;
         turn.act(Action::Average {
             round: number,
@@ -212,13 +210,13 @@ impl Block {
     ) {
         let Some(round) = self.round.as_mut().filter(|round| round.round == number) else { return };
         turn.count_refusal("average_failed");
-        if again {
+        let accepted: Vec<WorkerId> = round.accepted().map(|(worker, ..)| worker).collect();
+        if again || accepted.is_empty() {
             self.averaging = Averaging::Again(turn.now + PUBLISH_AGAIN);
             turn.explain(format!("held: the weights after round {} could not be kept: {why}", number + 1));
             return;
         }
         // Deltas that cannot be averaged are worth nothing: the round closes without them.
-        let accepted: Vec<WorkerId> = round.accepted().map(|(worker, ..)| worker).collect();
         for worker in accepted {
             if let Some(share) = round.shares.get_mut(&worker) {
                 share.progress = Progress::Out;
@@ -290,7 +288,7 @@ impl Block {
         let settings = &turn.core.settings;
         let every = settings.validate_every;
         let last = self.published.round >= self.settings.rounds;
-        let due = every > 0 && (last || steps / every > before / every);
+        let due = every > 0 && last || passes(every, before, steps);
         let batches = settings.validation_batches;
         if let Some(train_loss) = train_loss {
             let point = CurvePoint {
@@ -314,11 +312,21 @@ impl Block {
             if self.settings.evaluator == Evaluator::Coordinator {
                 self.measure_by_coordinator(turn);
             }
-        } else if due && last {
-            // What is being measured is older than the last weights, which must be.
+        } else if due && last || self.is_measuring_slowly() {
+            // What is being measured is older than the last weights, or waits for a worker that does not answer.
             self.measure_by_coordinator(turn);
         }
     }
+
+    fn is_measuring_slowly(&self) -> bool {
+        let since = |evaluation: &Evaluation| self.published.round.saturating_sub(evaluation.published.round);
+        self.evaluation.as_ref().is_some_and(|evaluation| since(evaluation) >= EVALUATION_ROUNDS)
+    }
+}
+
+/// Whether a multiple of `every` lies after `before` and not after `now`; 0: never.
+fn passes(every: u64, before: u64, now: u64) -> bool {
+    every > 0 && now / every > before / every
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

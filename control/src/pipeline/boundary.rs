@@ -35,17 +35,20 @@ impl Pipeline {
         if finished || turn.core.stopping {
             return self.boundary_at_the_end(turn, finished);
         }
-        if let Some(why) = self.replan.clone() {
-            return self.boundary_before_another_plan(turn, why);
-        }
         if let Some((phase, words)) = turn.core.held() {
             turn.enter(phase, words);
             return false;
         }
-        self.open_step(turn)
+        // Each plan does a step before the next: or workers whose speed goes up and down would keep all loading.
+        let has_stepped = self.in_force.as_ref().is_some_and(|in_force| in_force.has_stepped);
+        match self.replan.clone().filter(|_| has_stepped) {
+            Some(why) => self.boundary_before_another_plan(turn, why),
+            None => self.open_step(turn),
+        }
     }
 
-    fn boundary_at_the_end(&mut self, turn: &mut Turn<'_, Action>, finished: bool) -> bool {
+    /// Ends the run once its weights are safe.
+    pub(super) fn boundary_at_the_end(&mut self, turn: &mut Turn<'_, Action>, finished: bool) -> bool {
         if self.is_saved() {
             if finished {
                 end(self, turn, DrainReason::Finished, "all steps are done");

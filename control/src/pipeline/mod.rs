@@ -126,6 +126,10 @@ struct InForce {
     plan: Plan,
     /// Everybody's pace when it was made.
     paces: BTreeMap<WorkerId, f64>,
+    /// Every frame is verified on its way.
+    verified: bool,
+    /// It has done a step.
+    has_stepped: bool,
     activity: Activity,
 }
 
@@ -240,23 +244,19 @@ impl Mode for Pipeline {
     }
 
     fn failed(&mut self, turn: &mut Turn<'_, Action>, worker: WorkerId, fault: &Fault) -> Standing {
-        let holds = self.in_force.as_ref().is_some_and(|in_force| in_force.plan.stage(worker).is_some());
         if fault.during < self.epoch {
             return Standing::Stale;
         }
-        if !holds || fault.during > self.epoch {
-            return Standing::Unfounded;
-        }
+        let held = self.in_force.as_ref().filter(|in_force| in_force.plan.stage(worker).is_some());
+        let Some(in_force) = held.filter(|_| fault.during == self.epoch) else { return Standing::Unfounded };
+        let verified = in_force.verified;
         let detail = &fault.detail;
         match fault.kind {
             FaultKind::BadTensor => {
                 self.discard_plan(turn, format!("{worker} got a broken tensor: {detail}"));
+                self.verify_all = true;
                 // With every frame verified on its way, what arrived broken was broken by its receiver.
-                if std::mem::replace(&mut self.verify_all, true) {
-                    Standing::Counts
-                } else {
-                    Standing::Excused
-                }
+                if verified { Standing::Counts } else { Standing::Excused }
             }
             FaultKind::NotFinite => {
                 self.discard_plan(turn, format!("{worker} met NaN or infinity: {detail}"));
@@ -286,6 +286,13 @@ impl Mode for Pipeline {
         }
     }
 
+    fn forgive(&mut self, time: Duration) {
+        self.progressed = self.progressed.saturating_add(time);
+        if let Some(InForce { activity: Activity::Stepping(step), .. }) = &mut self.in_force {
+            step.opened = step.opened.saturating_add(time);
+        }
+    }
+
     fn tick(&mut self, turn: &mut Turn<'_, Action>) {
         self.try_again = true;
         self.measure_spares(turn);
@@ -312,10 +319,15 @@ impl Mode for Pipeline {
                 None => self.try_plan(turn),
                 Some(InForce { plan, activity: Activity::Loading(ready), .. }) => {
                     let loaded = ready.len() == plan.stages.len();
-                    if loaded {
+                    if turn.core.stopping {
+                        // Nothing has been done since the snapshot that is being loaded.
+                        self.boundary_at_the_end(turn, false)
+                    } else if loaded {
                         self.hold();
+                        true
+                    } else {
+                        false
                     }
-                    loaded
                 }
                 Some(InForce { activity: Activity::Stepping(_), .. }) => self.close_step(turn),
                 Some(InForce { activity: Activity::Holding, .. }) => self.boundary(turn),

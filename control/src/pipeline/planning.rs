@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use protocol::{
-    message::{Assign, Benchmark, Revoke},
+    message::{Assign, Benchmark, DrainReason, Revoke},
     spec::{Assignment, WeightSource},
     view::Phase,
     worker_id::WorkerId,
@@ -15,7 +15,7 @@ use super::{
     relay::Relay,
 };
 use crate::{
-    core::{RunCore, Turn},
+    core::{RunCore, Turn, end},
     record::Record,
 };
 
@@ -65,8 +65,18 @@ impl Pipeline {
 
     /// Makes a plan if the workers suffice; false when they do not.
     pub(super) fn try_plan(&mut self, turn: &mut Turn<'_, Action>) -> bool {
+        if self.is_writing(turn) {
+            // All of its parts are there: going back to the one before would be to do its steps again.
+            turn.enter(Phase::Waiting, "writing the snapshot that the run goes on from");
+            return false;
+        }
+        let steps = turn.core.settings.steps;
+        if self.pending_point.is_none() && self.snapshot.as_ref().is_some_and(|s| s.steps_done >= steps) {
+            end(self, turn, DrainReason::Finished, "all steps are done");
+            return false;
+        }
         if turn.core.stopping {
-            crate::core::end(self, turn, protocol::message::DrainReason::Stopped, "stopped by the organizer");
+            end(self, turn, DrainReason::Stopped, "stopped by the organizer");
             return false;
         }
         if let Some((phase, words)) = turn.core.held() {
@@ -140,9 +150,7 @@ impl Pipeline {
             if self.in_force.as_ref().is_some_and(|in_force| in_force.plan.stage(worker).is_some()) {
                 continue;
             }
-            if let Some(spare) = turn.core.roster.get_mut(worker) {
-                spare.benchmarked = turn.now;
-            }
+            turn.core.roster.asked_to_measure(worker, turn.now);
             turn.send(worker, Benchmark {});
         }
     }
@@ -165,6 +173,7 @@ impl Pipeline {
         let mut relay =
             Relay::new(self.epoch, plan.holders.clone(), settings.run.clone(), settings.validation_batches);
         relay.verify_all = self.verify_all;
+        relay.steps = settings.steps;
         turn.act(Action::Route(relay));
         // Workers whose stage is not renewed drop it.
         for worker in former.iter().flat_map(|former| former.plan.workers()) {
@@ -199,7 +208,13 @@ impl Pipeline {
         });
         let stages = plan.stages.len();
         let paces = turn.core.roster.paces();
-        self.in_force = Some(InForce { plan, paces, activity: Activity::Loading(BTreeSet::new()) });
+        self.in_force = Some(InForce {
+            plan,
+            paces,
+            verified: self.verify_all,
+            has_stepped: false,
+            activity: Activity::Loading(BTreeSet::new()),
+        });
         let verb = if stages == 1 { "loads" } else { "load" };
         turn.enter(Phase::Loading, format!("{stages} worker{} {verb} the model", plural(stages)));
     }
@@ -227,8 +242,9 @@ impl Pipeline {
         turn.core.curve.cut_after(self.steps_done);
         // A point whose validation was still due is due again only if the weights are back at it.
         self.pending_point = self.pending_point.take().filter(|point| point.step == self.steps_done);
-        // A snapshot still being written is of work that is now done again.
+        // A snapshot that the disk has not taken is of work that is now done again.
         self.writing = None;
+        self.snapshot_fault = None;
     }
 
     /// The worker that holds what is being loaded is ready.

@@ -40,6 +40,8 @@ pub struct Relay {
     seen: HashSet<(Address, Direction)>,
     /// Have the checksum of every frame verified on the way, not of a sample.
     pub verify_all: bool,
+    /// Steps of the whole run: a step of this number or more is validation only.
+    pub steps: u64,
 }
 
 impl Relay {
@@ -53,6 +55,7 @@ impl Relay {
             validation_batches: 0,
             seen: HashSet::new(),
             verify_all: false,
+            steps: u64::MAX,
         }
     }
 
@@ -66,27 +69,33 @@ impl Relay {
             validation_batches,
             seen: HashSet::new(),
             verify_all: false,
+            steps: u64::MAX,
         }
     }
 
-    /// The worker that has what it needs for the oldest open micro-batch and has not passed it on; None where all has
-    /// been passed on. Micro-batches are worked on in their order, so nobody else can be what the step waits for.
+    /// The worker that has what it needs for the oldest open pass and has not passed it on; None where all has been
+    /// passed on. Passes are worked on in their order, so nobody else can be what the step waits for.
     pub fn owing(&self) -> Option<WorkerId> {
         let (step, run) = (self.step?, self.run.as_ref()?);
         let last = (self.holders.len() as u32).checked_sub(1)?;
+        let holder = |hop: u32| self.holders.get(hop as usize).copied();
         let passed = |pass, hop, direction| {
             self.seen.contains(&(Address { epoch: self.epoch, step, pass, hop }, direction))
         };
+        let reached = |pass| (1..=last).rev().find(|hop| passed(pass, *hop, Direction::Forward)).unwrap_or(0);
+        if step >= self.steps {
+            // Validation only. Losses do not pass here: where all has been passed on, the last holder owes them.
+            let batches = (0..self.validation_batches).map(|batch| reached(Pass::Validate { batch }));
+            return holder(batches.min().unwrap_or(last));
+        }
         for micro_batch in 0..run.micro_batches {
             let pass = Pass::Train { micro_batch };
-            let reached = (1..=last).rev().find(|hop| passed(pass, *hop, Direction::Forward)).unwrap_or(0);
-            let holder = match (0..last).find(|hop| passed(pass, *hop, Direction::Back)) {
+            return holder(match (0..last).find(|hop| passed(pass, *hop, Direction::Back)) {
                 Some(0) => continue,
                 Some(back) => back,
                 None if last == 0 => continue,
-                None => reached,
-            };
-            return self.holders.get(holder as usize).copied();
+                None => reached(pass),
+            });
         }
         None
     }
@@ -126,7 +135,7 @@ impl Relay {
         let hops = self.holders.len() as u32;
         let sender = match direction {
             Direction::Forward if hop >= 1 && hop < hops => hop - 1,
-            Direction::Back if hop + 1 < hops => hop + 1,
+            Direction::Back if hop < hops.saturating_sub(1) => hop + 1,
             _ => return refuse(format!("hop {hop} of {hops} gets no such tensor")),
         };
         if self.holders[sender as usize] != from {

@@ -87,13 +87,10 @@ impl Pipeline {
         let Some(in_force) = self.in_force.as_ref().filter(|_| outcome.validation_loss.is_none()) else {
             return;
         };
-        let measured = turn.core.roster.measured(turn.now);
-        let micro_batches = f64::from(turn.core.settings.run.micro_batches);
+        let micro_batches = turn.core.settings.run.micro_batches;
         for (worker, timings, _) in &outcome.timings {
-            let stage = in_force.plan.stage(*worker);
-            let now = measured.iter().find(|measured| measured.worker == *worker);
-            if let (Some(stage), Some(now)) = (stage, now) {
-                turn.core.roster.timed(*worker, *timings, micro_batches * now.seconds(&stage.hops));
+            if let Some(stage) = in_force.plan.stage(*worker) {
+                turn.core.roster.timed(*worker, *timings, &stage.hops, micro_batches);
             }
         }
     }
@@ -106,7 +103,8 @@ impl Pipeline {
         seconds: f64,
         outcome: Outcome,
     ) {
-        let Some(in_force) = &self.in_force else { return };
+        let Some(in_force) = &mut self.in_force else { return };
+        in_force.has_stepped = true;
         let workers = in_force.plan.workers();
         let (efficiency, balance) = (outcome.efficiency(seconds), outcome.balance());
         self.efficiency = Some(efficiency);

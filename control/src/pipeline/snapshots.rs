@@ -14,6 +14,8 @@ const WRITE_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(super) struct Writing {
     manifest: Manifest,
+    /// Since when it is being written.
+    since: Duration,
     /// When it is tried again; None while it is being written.
     again: Option<Duration>,
 }
@@ -55,7 +57,7 @@ impl Pipeline {
             collecting.complete(self.epoch, &run.model, run.micro_batches, &in_force.plan.stages)
         {
             self.collecting = None;
-            self.writing = Some(Writing { manifest: manifest.clone(), again: None });
+            self.writing = Some(Writing { manifest: manifest.clone(), since: turn.now, again: None });
             turn.act(Action::Commit(manifest));
         }
     }
@@ -120,7 +122,16 @@ impl Pipeline {
         if let Some(writing) = &mut self.writing
             && writing.again.take_if(|again| *again <= now).is_some()
         {
+            writing.since = now;
             turn.act(Action::Commit(writing.manifest.clone()));
         }
+    }
+
+    /// Whether a manifest is on its way to the disk, which has not refused it.
+    pub(super) fn is_writing(&self, turn: &Turn<'_, Action>) -> bool {
+        let patience = turn.core.settings.step_deadline;
+        self.writing
+            .as_ref()
+            .is_some_and(|w| w.again.is_none() && turn.now.saturating_sub(w.since) <= patience)
     }
 }

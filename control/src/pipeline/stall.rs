@@ -51,26 +51,31 @@ impl Pipeline {
 
     /// Whether nothing has come for too long; then the relay is asked whose turn it is.
     pub(super) fn look_for_stall(&mut self, turn: &mut Turn<'_, Action>) {
-        if turn.core.phase() == Phase::Paused || self.finding_owing {
-            return;
-        }
-        let Some(patience) = self.patience(turn) else { return };
-        if turn.now.saturating_sub(self.progressed) > patience {
+        // In a pause nothing is waited for, unless the organizer wants the run to end with a snapshot.
+        let waits = turn.core.phase() != Phase::Paused || turn.core.stopping;
+        if waits && !self.finding_owing && self.is_stalled(turn) {
             self.finding_owing = true;
             turn.act(Action::FindOwing);
         }
     }
 
+    fn is_stalled(&self, turn: &Turn<'_, Action>) -> bool {
+        self.patience(turn).is_some_and(|patience| turn.now.saturating_sub(self.progressed) > patience)
+    }
+
     /// The relay says whose turn it is.
     pub(super) fn owing(&mut self, turn: &mut Turn<'_, Action>, found: Option<WorkerId>) {
-        if !std::mem::take(&mut self.finding_owing) {
+        // Something may have come while the relay was asked.
+        if !std::mem::take(&mut self.finding_owing) || !self.is_stalled(turn) {
             return;
         }
         let Some(InForce { plan, activity, .. }) = &self.in_force else { return };
         let owing = match activity {
             Activity::Holding => self.collecting.as_ref().and_then(|collecting| collecting.missing()),
             Activity::Loading(ready) => plan.workers().into_iter().find(|worker| !ready.contains(worker)),
-            Activity::Stepping(step) => found.or(step.missing()).or(plan.last()),
+            Activity::Stepping(step) => {
+                found.filter(|worker| plan.stage(*worker).is_some()).or(step.missing()).or(plan.last())
+            }
         };
         let seconds = turn.now.saturating_sub(self.progressed).as_secs();
         let words = match owing {

@@ -34,10 +34,10 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Computing time of all stages over stages times wall time.
+    /// Computing time of all stages over stages times wall time; at most 1, as workers' clocks may be coarse or wrong.
     pub(super) fn efficiency(&self, wall_seconds: f64) -> f64 {
         let busy: f64 = self.timings.iter().map(|(_, timings, _)| timings.busy()).sum();
-        busy / (self.timings.len() as f64 * wall_seconds).max(f64::MIN_POSITIVE)
+        (busy / (self.timings.len() as f64 * wall_seconds).max(f64::MIN_POSITIVE)).min(1.0)
     }
 
     /// Mean over longest computing time of a stage; 1 where none computed.
@@ -160,7 +160,8 @@ impl StepInProgress {
             reports.iter().flat_map(|(_, r)| r.losses.iter().map(|l| f64::from(*l))).collect();
         Some(Outcome {
             train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
-            gradient_norm: reports.iter().map(|(_, r)| r.squared_norm).sum::<f64>().sqrt(),
+            // Finite numbers can have an infinite sum.
+            gradient_norm: reports.iter().map(|(_, r)| r.squared_norm).sum::<f64>().min(f64::MAX).sqrt(),
             validation_loss: self.validation_loss(),
             timings: reports.iter().map(|(w, r)| (*w, r.timings, r.status)).collect(),
         })

@@ -68,8 +68,8 @@ fn generate(
     let config = String::from_utf8(read("config.json")?).context("config.json is not UTF-8")?;
     let checkpoint = Checkpoint { config, weights: read("model.safetensors")? };
     let (model, parameters) = checkpoint.load(&Device::Cpu)?;
-    let first = tokenizer.first_text();
-    let prompt = prompt.unwrap_or_else(|| if tokenizer.encode("\n").is_ok() { "\n" } else { &first });
+    let usual = tokenizer.usual_prompt();
+    let prompt = prompt.unwrap_or(&usual);
     let prompt_ids = tokenizer.encode(prompt)?;
     anyhow::ensure!(!prompt_ids.is_empty(), "the prompt is empty; give at least one character with --prompt");
     let generator = Generator::new(&model, parameters, &Device::Cpu)?;

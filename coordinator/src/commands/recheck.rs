@@ -99,7 +99,6 @@ fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
         let steps = (range.end - range.start) as u32;
         let slots = config.session.max_workers;
         Ok(Some(Step {
-            round,
             seed: seeds::noise(training.seed, round, work.slot),
             files: [read(before.published.blocks[work.block as usize])?, read(before.published.table)?],
             windows: block_windows::of_round(&mut train, round, work.slot, steps, local, slots),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::block::deadline::DeadlinePolicy;
-use engine::aggregation::{Aggregator, OuterStep, Rules};
+use engine::aggregation::{Aggregator, OuterStep, server::Rules};
 use protocol::{
     delta::DeltaEncoding,
     spec::{BlockSpec, ModelSpec, OptimizerSpec, RunSpec},

@@ -193,6 +193,17 @@ impl Tokenizer {
         }
     }
 
+    /// A text that a model of this tokenizer can continue when nobody says which: an empty line, or the first character
+    /// of a vocabulary without line ends.
+    pub fn usual_prompt(&self) -> String {
+        match &self.0 {
+            Inner::Characters(c) if c.id('\n').is_none() => {
+                c.character(0).map(String::from).unwrap_or_default()
+            }
+            _ => "\n".into(),
+        }
+    }
+
     /// Bytes of `ids`. A sequence cut in the middle of a character is not UTF-8.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
         let mut bytes = Vec::with_capacity(ids.len());

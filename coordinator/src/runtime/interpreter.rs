@@ -39,7 +39,7 @@ pub(crate) trait ModeIo {
     type Mode: Mode;
 
     /// Does what the mode asks for. An error is of this action alone: the run goes on.
-    async fn act(&mut self, action: <Self::Mode as Mode>::Action, run: &Run<Self::Mode>) -> anyhow::Result<()>;
+    fn act(&mut self, action: <Self::Mode as Mode>::Action, run: &Run<Self::Mode>) -> anyhow::Result<()>;
 }
 
 /// Where the pages' news go.
@@ -84,8 +84,7 @@ impl<I: ModeIo> Interpreter<I> {
         let mut next_view = tokio::time::Instant::now();
         self.look_for_the_end(&mut over, began.elapsed())?;
         loop {
-            let wake =
-                self.run.wake_at(began.elapsed()).map(|at| tokio::time::Instant::from_std(began + at));
+            let wake = self.run.wake_at(began.elapsed()).map(|at| tokio::time::Instant::from_std(began + at));
             let actions = tokio::select! {
                 event = self.events.recv() => match event {
                     Some(event) => self.run.handle(began.elapsed(), event),
@@ -98,7 +97,7 @@ impl<I: ModeIo> Interpreter<I> {
                     if late > STALLED {
                         tracing::warn!("the coordinator stood still for {late:.0?}; nobody's silence counts");
                         let actions = self.run.handle(began.elapsed(), Event::Stalled(late));
-                        self.act(actions).await;
+                        self.act(actions);
                     }
                     self.run.handle(began.elapsed(), Event::Tick)
                 }
@@ -114,7 +113,7 @@ impl<I: ModeIo> Interpreter<I> {
                 }
             };
             dirty = true;
-            self.act(actions).await;
+            self.act(actions);
             self.look_for_the_end(&mut over, began.elapsed())?;
         }
     }
@@ -141,7 +140,7 @@ impl<I: ModeIo> Interpreter<I> {
     }
 
     /// Does what the run says. What fails concerns one action: the run goes on.
-    async fn act(&mut self, actions: Vec<Action<<I::Mode as Mode>::Action>>) {
+    fn act(&mut self, actions: Vec<Action<<I::Mode as Mode>::Action>>) {
         for action in actions {
             let done = match action {
                 Action::Send { worker, message } => self.send(worker, message),
@@ -156,7 +155,7 @@ impl<I: ModeIo> Interpreter<I> {
                     Ok(())
                 }
                 Action::Point(point) => self.point(&point),
-                Action::Mode(action) => self.io.act(action, &self.run).await,
+                Action::Mode(action) => self.io.act(action, &self.run),
             };
             if let Err(error) = done {
                 tracing::error!("an action of the run failed: {error:#}");

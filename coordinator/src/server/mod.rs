@@ -27,7 +27,7 @@ use axum::Router;
 use control::Event;
 use tokio::sync::{broadcast, mpsc, watch};
 
-pub(crate) use hub::{Hub, Outgoing};
+pub(crate) use hub::Hub;
 pub(crate) use listener::serve;
 
 use crate::storage::{blob_store::BlobStore, watch::StorageWatch};

@@ -149,10 +149,6 @@ impl DataDir {
         Ok(token)
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     fn config_file(&self) -> PathBuf {
         self.root.join("run.toml")
     }

@@ -17,6 +17,7 @@ use crate::state::{
     link::{Link, Monitor},
     mode::Mode,
 };
+use crate::text::pages::ApiError;
 
 /// What the pages know of the run.
 #[derive(Clone, Copy)]
@@ -31,6 +32,8 @@ pub(crate) struct Live {
     pub(crate) phase: Memo<Option<Phase>>,
     /// Whether what is shown is current.
     pub(crate) link: Memo<Link>,
+    /// Whether the coordinator sends what this page cannot read: one of them is of another version.
+    pub(crate) unreadable: RwSignal<bool>,
     /// The page's clock, in seconds, a few times a second.
     pub(crate) clock: ReadSignal<f64>,
     monitor: RwSignal<Monitor>,
@@ -51,6 +54,7 @@ impl Live {
             mode: Memo::new(move |_| run.with(|run| run.as_ref().map(|run| Mode::of(&run.run)))),
             phase: Memo::new(move |_| run.with(|run| run.as_ref().map(|run| run.phase))),
             link: Memo::new(move |_| monitor.get().link(clock.get().max(now()))),
+            unreadable: RwSignal::new(false),
             clock,
             monitor,
             meanwhile: StoredValue::new(None),
@@ -102,7 +106,9 @@ impl Live {
         match event {
             StreamEvent::Open => self.fetch_all(),
             StreamEvent::Run(text) => {
-                if let Ok(run) = serde_json::from_str(&text) {
+                let run = serde_json::from_str(&text);
+                self.unreadable.set(run.is_err());
+                if let Ok(run) = run {
                     self.set_run(run);
                 }
             }
@@ -137,7 +143,10 @@ impl Live {
                         self.fetch_after(self.last_step());
                     }
                 }
-                Err(_) => {
+                Err(error) => {
+                    if error == ApiError::Unreadable {
+                        self.unreadable.set(true);
+                    }
                     self.monitor.try_update_untracked(Monitor::unanswered);
                 }
             }

@@ -10,7 +10,12 @@ use crate::{browser::live::Live, text::pages};
 pub(crate) fn Main(children: Children) -> impl IntoView {
     let live = expect_context::<Live>();
     let has_run = Memo::new(move |_| live.run.with(Option::is_some));
-    let words = move || pages::link_lost(live.link.get(), live.silence(), has_run.get());
+    let words = move || {
+        if live.unreadable.get() {
+            return Some(pages::UNREADABLE.to_owned());
+        }
+        pages::link_lost(live.link.get(), live.silence(), has_run.get())
+    };
     // Without the running count.
     let announced =
         Signal::derive(move || pages::link_lost(live.link.get(), 5.0, has_run.get()).unwrap_or_default());

@@ -137,7 +137,7 @@ impl ModeText for BlockText {
                 },
             },
             Column { name: "Memory", read: worker::memory },
-            Column { name: "Accepted", read: |worker| of_replica(worker, tally) },
+            Column { name: "Accepted", read: |worker| of_replica(worker, round::tally) },
         ]
     }
 
@@ -162,18 +162,6 @@ impl ModeText for BlockText {
 
 fn of_replica(worker: &WorkerView, read: fn(&ReplicaView) -> String) -> String {
     worker.replica.as_ref().map_or(NONE.to_owned(), read)
-}
-
-/// "41", and "41, 2 refused, 1 missed" for a worker of whom not everything was accepted.
-pub(crate) fn tally(replica: &ReplicaView) -> String {
-    let mut words = count(replica.accepted);
-    if replica.refused > 0 {
-        words.push_str(&format!(", {} refused", count(replica.refused)));
-    }
-    if replica.missed > 0 {
-        words.push_str(&format!(", {} missed", count(replica.missed)));
-    }
-    words
 }
 
 /// "1.6 to 4.3": the standard deviations of the noise that a block removes.
@@ -289,14 +277,9 @@ mod tests {
     }
 
     #[test]
-    fn work_is_counted() {
-        let replica = ReplicaView { accepted: 1234, ..ReplicaView::default() };
-        assert_eq!(tally(&replica), "1,234");
-        assert_eq!(tally(&ReplicaView { refused: 2, missed: 1, ..replica }), "1,234, 2 refused, 1 missed");
-        assert_eq!(
-            arrived(&BlockView { replicas: 3, arrived: 2, ..BlockView::default() }),
-            "2 of 3 received"
-        );
+    fn received_deltas_are_counted() {
+        let two_of_three = BlockView { replicas: 3, arrived: 2, ..BlockView::default() };
+        assert_eq!(arrived(&two_of_three), "2 of 3 received");
         assert_eq!(arrived(&BlockView::default()), "no device this round");
     }
 }

@@ -43,13 +43,13 @@ pub(crate) fn error(error: &ApiError) -> String {
         }
         ApiError::Refused(words) => super::sentence(words),
         ApiError::Status(status) => format!("The coordinator answered with status {status} and no words."),
-        ApiError::Unreadable => {
-            "The coordinator's answer could not be read. Reload the page: it may be of another version."
-                .to_owned()
-        }
+        ApiError::Unreadable => UNREADABLE.to_owned(),
     }
 }
 
+/// The page and the coordinator do not understand each other.
+pub(crate) const UNREADABLE: &str =
+    "The coordinator's answer could not be read. Reload the page: it may be of another version.";
 pub(crate) const BRAND: &str = "Cohort";
 pub(crate) const BRAND_LABEL: &str = "Cohort, start page";
 pub(crate) const PAGES: &str = "Pages";

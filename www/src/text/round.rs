@@ -1,6 +1,6 @@
 //! A round of block mode on this device, and the rounds of the run, in words.
 
-use protocol::view::{RoundsView, RunView};
+use protocol::view::{ReplicaView, RoundsView, RunView};
 
 use super::{
     block,
@@ -111,6 +111,18 @@ pub(crate) fn bytes_up(rounds: &RoundsView) -> String {
     bytes(rounds.bytes_up)
 }
 
+/// "41", and "41, 2 refused, 1 missed" for a worker of whom not everything was accepted.
+pub(crate) fn tally(replica: &ReplicaView) -> String {
+    let mut words = count(replica.accepted);
+    if replica.refused > 0 {
+        words.push_str(&format!(", {} refused", count(replica.refused)));
+    }
+    if replica.missed > 0 {
+        words.push_str(&format!(", {} missed", count(replica.missed)));
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +191,12 @@ mod tests {
             ("50 %".into(), "of the deltas came in time; 86 % on average".into())
         );
         assert_eq!(round_time(&busy), ("1.50 s".into(), "this round may take 4.00 s".into()));
+    }
+
+    #[test]
+    fn work_is_counted() {
+        let replica = ReplicaView { accepted: 1234, ..ReplicaView::default() };
+        assert_eq!(tally(&replica), "1,234");
+        assert_eq!(tally(&ReplicaView { refused: 2, missed: 1, ..replica }), "1,234, 2 refused, 1 missed");
     }
 }

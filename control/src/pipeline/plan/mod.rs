@@ -5,6 +5,7 @@ pub mod partition;
 pub mod schedule;
 
 use protocol::{
+    limits::LOSSES,
     message::{LinkSpeed, PassSeconds},
     spec::{Hop, ModelSpec, Part, RunSpec},
     tensor::TensorMeta,
@@ -188,7 +189,7 @@ pub fn make(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Plan,
         laid.iter().filter_map(|s| workers.iter().find(|w| w.worker == s.worker)).collect();
     let hops = laid.iter().map(|s| s.hops.len()).sum::<usize>() as u32;
     let candidates: Vec<u32> = match run.micro_batches {
-        0 => (1..=MOST_FILL).map(|fill| fill * hops).collect(),
+        0 => (1..=MOST_FILL).map(|fill| fill.saturating_mul(hops).min(LOSSES as u32)).collect(),
         m => vec![m],
     };
     let played: Vec<(u32, Model, Simulated)> = candidates
@@ -292,7 +293,7 @@ fn divide(run: &RunSpec, stages: Stages, workers: &[Measured]) -> Result<Vec<(Wo
     };
     found.ok_or_else(|| {
         let needed = u64::from(model.layers) * layer_bytes + embedding_bytes + head_bytes;
-        let there: u64 = workers.iter().map(|w| w.memory_bytes).sum();
+        let there = workers.iter().fold(0, |sum: u64, w| sum.saturating_add(w.memory_bytes));
         let each = (there / workers.len().max(1) as u64).max(1);
         // Enough in all and still no fit: the parts are too large for the pieces.
         let missing = needed.saturating_sub(there).max(layer_bytes.min(needed));
