@@ -81,7 +81,7 @@ impl Process {
         xtask::process::interrupt(self.id);
     }
 
-    /// Asks it to finish, as the system does when it shuts down.
+    /// Asks it to finish, as the system does when it goes down.
     pub fn terminate(&self) {
         xtask::process::terminate(self.id);
     }

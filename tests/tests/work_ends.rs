@@ -75,6 +75,21 @@ async fn while_it_waits_for_others() -> Result<()> {
 }
 
 #[tokio::test]
+async fn while_its_coordinator_is_gone() -> Result<()> {
+    let _alone = alone().await;
+    let run = TinyRun { steps: 1_000_000, ..TinyRun::default() };
+    for (name, ask) in ASKED {
+        let mut coordinator = Coordinator::start(&run.toml(), &[]).await?;
+        let mut worker = NativeWorker::start(&coordinator.url, name, &[])?;
+        coordinator.wait_for_run("steps", |run| run.step > 2).await?;
+        coordinator.process.kill().await?;
+        tries_again(&mut worker).await?;
+        ends(worker, ask).await.with_context(|| format!("left alone, {name}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn while_nobody_answers_its_connection() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -99,9 +114,14 @@ async fn while_it_waits_to_connect_again() -> Result<()> {
     let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").await?.local_addr()?);
     for (name, ask) in ASKED {
         let mut worker = NativeWorker::start(&url, name, &[])?;
-        let again = |line: &str| line.contains("trying again").then_some(());
-        worker.process.wait_for_line("that it tries again", START, again).await?;
+        tries_again(&mut worker).await?;
         ends(worker, ask).await.with_context(|| format!("waiting to connect, {name}"))?;
     }
     Ok(())
+}
+
+/// Waits until it says that it will connect again.
+async fn tries_again(worker: &mut NativeWorker) -> Result<()> {
+    let again = |line: &str| line.contains("trying again").then_some(());
+    worker.process.wait_for_line("that it tries again", START, again).await
 }

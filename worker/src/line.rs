@@ -1,7 +1,7 @@
 //! The line to the coordinator: frames out and in, heartbeats, and the notice of silence.
 //!
-//! [`Line::keep`] runs beside whatever the session is busy with, so that the lease is renewed and a lost connection is
-//! noticed in a transfer as in training.
+//! [`Line::listen`] and [`Line::renew`] run beside whatever the session is busy with, so that the lease is renewed and a
+//! lost connection is noticed in a transfer as in training.
 
 use std::cell::Cell;
 
@@ -17,11 +17,7 @@ use crate::{
     platform::{Clock, Transport},
 };
 
-/// Seconds between heartbeats before the coordinator has said how many.
-const FIRST_HEARTBEAT_SECONDS: f64 = 5.0;
-/// Seconds to wait for the coordinator's answer to Hello.
-const FIRST_LEASE_SECONDS: f64 = 20.0;
-/// Least seconds of either that are taken from a coordinator.
+/// Least seconds of heartbeats and lease that are taken from a coordinator.
 const LEAST_SECONDS: f64 = 0.05;
 /// Silence is measured in this many parts of the lease.
 const PARTS: f64 = 8.0;
@@ -33,8 +29,6 @@ pub(crate) struct Line<'a, T> {
     pub(crate) inbox: Inbox,
     /// Something has arrived since silence was last looked at.
     heard: Cell<bool>,
-    heartbeat_seconds: Cell<f64>,
-    lease_seconds: Cell<f64>,
     /// Bytes over this connection and beside it, in blobs.
     pub(crate) sent: Cell<u64>,
     pub(crate) received: Cell<u64>,
@@ -46,26 +40,14 @@ impl<'a, T: Transport> Line<'a, T> {
             transport,
             inbox: Inbox::default(),
             heard: Cell::new(false),
-            heartbeat_seconds: Cell::new(FIRST_HEARTBEAT_SECONDS),
-            lease_seconds: Cell::new(FIRST_LEASE_SECONDS),
             sent: Cell::new(0),
             received: Cell::new(0),
         }
     }
 
-    /// Heartbeats and lease from now on.
-    pub(crate) fn welcomed(&self, welcome: &Welcome) {
-        let seconds = |milliseconds: u32| (f64::from(milliseconds) / 1e3).max(LEAST_SECONDS);
-        self.heartbeat_seconds.set(seconds(welcome.heartbeat_ms));
-        self.lease_seconds.set(seconds(welcome.lease_ms).max(2.0 * self.heartbeat_seconds.get()));
-    }
-
-    pub(crate) async fn send(
-        &self,
-        message: impl Into<FromWorker>,
-        payload: &[u8],
-    ) -> Result<(), Stop> {
-        let bytes = frame::encode(&message.into(), payload).map_err(|error| Stop::failed(error.to_string()))?;
+    pub(crate) async fn send(&self, message: impl Into<FromWorker>, payload: &[u8]) -> Result<(), Stop> {
+        let bytes =
+            frame::encode(&message.into(), payload).map_err(|error| Stop::failed(error.to_string()))?;
         self.sent.set(self.sent.get() + bytes.len() as u64);
         Ok(self.transport.send(bytes).await?)
     }
@@ -80,21 +62,8 @@ impl<'a, T: Transport> Line<'a, T> {
         self.send(message.into(), payload).await
     }
 
-    /// Listens and sends heartbeats until the connection is lost, closed or silent.
-    pub(crate) async fn keep(&self, clock: &impl Clock) -> Stop {
-        let listen = self.listen().fuse();
-        let beat = self.beat(clock).fuse();
-        let watch = self.watch(clock).fuse();
-        pin_mut!(listen, beat, watch);
-        // What has arrived is taken in before anybody asks whether it was silent.
-        select_biased! {
-            stop = listen => stop,
-            stop = beat => stop,
-            stop = watch => stop,
-        }
-    }
-
-    async fn listen(&self) -> Stop {
+    /// Takes in what arrives until the connection is closed.
+    pub(crate) async fn listen(&self) -> Stop {
         loop {
             self.inbox.room().await;
             match self.transport.receive().await {
@@ -108,32 +77,41 @@ impl<'a, T: Transport> Line<'a, T> {
         }
     }
 
-    async fn beat(&self, clock: &impl Clock) -> Stop {
+    /// Sends heartbeats, and ends once nothing was heard for a lease.
+    pub(crate) async fn renew(&self, clock: &impl Clock, welcome: &Welcome) -> Stop {
+        let seconds = |milliseconds: u32| (f64::from(milliseconds) / 1e3).max(LEAST_SECONDS);
+        let heartbeat = seconds(welcome.heartbeat_ms);
+        let beat = self.beat(clock, heartbeat).fuse();
+        let watch = self.watch(clock, seconds(welcome.lease_ms).max(2.0 * heartbeat)).fuse();
+        pin_mut!(beat, watch);
+        select_biased! {
+            stop = beat => stop,
+            stop = watch => stop,
+        }
+    }
+
+    async fn beat(&self, clock: &impl Clock, seconds: f64) -> Stop {
         loop {
-            clock.sleep(self.heartbeat_seconds.get()).await;
+            clock.sleep(seconds).await;
             if let Err(stop) = self.say(Heartbeat {}).await {
                 return stop;
             }
         }
     }
 
-    /// Ends once nothing was heard for a lease. Only time in which this thread could have heard something counts: a long
-    /// computation, or a sleeping device, is not the coordinator's silence.
-    async fn watch(&self, clock: &impl Clock) -> Stop {
+    /// Only time in which this thread could have heard something counts: a long computation, or a sleeping device, is
+    /// not the coordinator's silence.
+    async fn watch(&self, clock: &impl Clock, lease: f64) -> Stop {
         let mut silent = 0.0;
-        loop {
-            let lease = self.lease_seconds.get();
+        while silent < lease {
             clock.sleep(lease / PARTS).await;
             if self.heard.take() || self.inbox.is_full() {
                 silent = 0.0;
             } else {
                 silent += lease / PARTS;
             }
-            // The lease may have become shorter with the welcome.
-            if silent >= self.lease_seconds.get() {
-                return Stop::Lost(format!("nothing was heard from the coordinator for {silent:.0} s"));
-            }
         }
+        Stop::Lost(format!("nothing was heard from the coordinator for {lease:.0} s"))
     }
 
     /// Why the coordinator closed the connection, if it said so and the word was not looked at yet.

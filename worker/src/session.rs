@@ -1,11 +1,12 @@
 //! A session: connects, and connects again when the connection is lost, until there is an end.
 
-use protocol::{message::Hello, tab::SessionEvent};
+use std::rc::Rc;
 
 use futures::{
     future::{Either, select},
     pin_mut,
 };
+use protocol::{message::Hello, tab::SessionEvent};
 
 use crate::{
     backoff::Backoff,
@@ -14,11 +15,10 @@ use crate::{
     devices::Devices,
     error::{End, Stop},
     leave::Leave,
-    platform::{Blobs, Clock, Network, Platform, Reporter, within},
+    platform::{Blobs, Clock, Network, Platform, Reporter, seconds_since, within},
     snapshot_cache::SnapshotCache,
     transfer::PieceSize,
 };
-use std::rc::Rc;
 
 /// Seconds that a connection may take to open.
 const CONNECT_SECONDS: f64 = 15.0;
@@ -49,9 +49,7 @@ pub async fn run<N: Network, C: Clock, B: Blobs, R: Reporter>(
     };
     let mut backoff = Backoff::new(&hello.name, platform.clock.now());
     let end = loop {
-        let began = platform.clock.now();
-        let stop = connect(platform, &hello, &mut state, &leave).await;
-        let lasted = platform.clock.now() - began;
+        let (lasted, stop) = connect(platform, &hello, &mut state, &leave).await;
         let (reason, in_seconds) = match stop {
             Stop::End(end) => break end,
             Stop::Lost(reason) => (reason, backoff.next(lasted, 0.0)),
@@ -71,21 +69,26 @@ pub async fn run<N: Network, C: Clock, B: Blobs, R: Reporter>(
     end
 }
 
-/// One connection, from its opening to its end.
+/// One connection, from its opening to its end; gives the seconds that it lasted too.
 async fn connect<N: Network, C: Clock, B: Blobs, R: Reporter>(
     platform: &Platform<N, C, B, R>,
     hello: &Hello,
     state: &mut SessionState,
     leave: &Leave,
-) -> Stop {
+) -> (f64, Stop) {
     platform.reporter.tell(SessionEvent::Connecting);
     let connecting = within(&platform.clock, CONNECT_SECONDS, platform.network.connect());
-    match or_leave(leave, connecting).await {
+    let stop = match or_leave(leave, connecting).await {
         None => Stop::End(End::Left),
         Some(None) => Stop::Lost(format!("the coordinator did not answer within {CONNECT_SECONDS:.0} s")),
         Some(Some(Err(error))) => error.into(),
-        Some(Some(Ok(transport))) => connection::run(platform, &transport, state, leave, hello.clone()).await,
-    }
+        Some(Some(Ok(transport))) => {
+            let began = platform.clock.now();
+            let stop = connection::run(platform, &transport, state, leave, hello.clone()).await;
+            return (seconds_since(&platform.clock, began), stop);
+        }
+    };
+    (0.0, stop)
 }
 
 /// The outcome of `future`; None when the person leaves before.

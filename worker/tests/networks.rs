@@ -121,7 +121,7 @@ fn tries_to_connect_have_a_deadline_and_pauses_that_grow() {
 #[test]
 fn a_coordinator_that_does_not_answer_hello_is_given_up() {
     let played = play(async |world| {
-        let _mute = world.coordinator.accept().await;
+        let _open = world.coordinator.accept().await;
         world.coordinator.join(&fixtures::run()).await;
         world.leave();
     });

@@ -52,7 +52,7 @@ pub fn interrupt(process: u32) {
     signal("INT", &process.to_string());
 }
 
-/// Asks a process to finish, as the system does when it shuts down.
+/// Asks a process to finish, as the system does when it goes down.
 pub fn terminate(process: u32) {
     signal("TERM", &process.to_string());
 }

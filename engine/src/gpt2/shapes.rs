@@ -11,9 +11,9 @@ use crate::{init::Start, parameters::ParameterShape};
 pub const TOKEN_TABLE: &str = "transformer.wte.weight";
 /// Position table [positions, d].
 pub const POSITION_TABLE: &str = "transformer.wpe.weight";
-/// Final layer norm's scale [d].
+/// Final layer norm's scale, of length d.
 pub const FINAL_NORM_WEIGHT: &str = "transformer.ln_f.weight";
-/// Final layer norm's shift [d].
+/// Final layer norm's shift, of length d.
 pub const FINAL_NORM_BIAS: &str = "transformer.ln_f.bias";
 /// LM head [V, d] of an untied model.
 pub const LM_HEAD: &str = "lm_head.weight";

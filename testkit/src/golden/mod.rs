@@ -29,7 +29,7 @@ use protocol::spec::{Hop, ModelSpec, Moments};
 /// Gives a file's bytes by its name; None if there is no such file.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
-/// [`fingerprint`] of the weights that seed 2026 draws for the model of [`drawn_model`]: the same on every
+/// Fingerprint of the weights that seed 2026 draws for the model of [`drawn_model`]: the same on every
 /// platform.
 pub const DRAWN: u64 = 12_613_906_057_712_327_219;
 

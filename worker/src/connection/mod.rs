@@ -1,8 +1,8 @@
 //! One connection to the coordinator: the handshake, then frames in and work out.
 //!
-//! [`run`] does three things side by side until one of them ends it: the work, the line's upkeep, and the wait for the
-//! wish to leave. So a transfer or a long wait stops when the connection is lost, and when the person leaves. Between any
-//! two units of computing the connection looks at what has arrived.
+//! [`run`] does its work, listens, renews the lease and waits for the wish to leave, side by side, until one of them ends
+//! it. So a transfer or a long wait stops when the connection is lost, and when the person leaves. Between any two units
+//! of computing the connection looks at what has arrived.
 
 mod block;
 mod measure;
@@ -11,7 +11,7 @@ mod pipeline;
 use std::pin::Pin;
 
 use engine::Device;
-use futures::{FutureExt, StreamExt, future::Fuse, pin_mut, select, select_biased, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::Fuse, pin_mut, select_biased, stream::FuturesUnordered};
 use protocol::{
     frame::{self, Frame},
     limits::{SENTENCE, shorten},
@@ -26,11 +26,13 @@ use crate::{
     leave::Leave,
     line::Line,
     pipeline_task::PipelineTask,
-    platform::{Blobs, Clock, Network, Platform, Reporter, seconds_since, within},
+    platform::{Blobs, Clock, Network, Platform, Reporter, Transport, seconds_since, within},
     session::SessionState,
     transfer::TransferError,
 };
 
+/// Seconds to wait for the coordinator's answer to Hello.
+const WELCOME_SECONDS: f64 = 20.0;
 /// Seconds to say goodbye in.
 const FAREWELL_SECONDS: f64 = 1.0;
 
@@ -76,12 +78,13 @@ pub(crate) async fn run<N: Network, C: Clock, B: Blobs, R: Reporter>(
     let stop = {
         let asked = leave.asked().fuse();
         let work = work(platform, &line, state, hello).fuse();
-        let upkeep = line.keep(&platform.clock).fuse();
-        pin_mut!(asked, work, upkeep);
+        let listen = line.listen().fuse();
+        pin_mut!(asked, work, listen);
+        // What has arrived is taken in before anybody asks whether it was silent.
         select_biased! {
             () = asked => Stop::End(End::Left),
+            stop = listen => stop,
             stop = work => stop,
-            stop = upkeep => stop,
         }
     };
     match stop {
@@ -106,17 +109,17 @@ async fn work<N: Network, C: Clock, B: Blobs, R: Reporter>(
     state: &mut SessionState,
     hello: Hello,
 ) -> Stop {
-    let welcome = match handshake(line, hello).await {
-        Ok(welcome) => welcome,
-        Err(stop) => return stop,
+    let welcome = match within(&platform.clock, WELCOME_SECONDS, handshake(line, hello)).await {
+        Some(Ok(welcome)) => welcome,
+        Some(Err(stop)) => return stop,
+        None => return Stop::Lost("the coordinator did not answer".into()),
     };
-    line.welcomed(&welcome);
     if let Err(words) = check_run(&welcome.run) {
         return Stop::failed(format!("this run cannot be trained: {words}"));
     }
-    let run = welcome.run.clone();
-    state.block.joined(&run);
-    platform.reporter.tell(SessionEvent::Welcomed { worker: welcome.worker, run });
+    state.block.joined(&welcome.run);
+    platform.reporter.tell(SessionEvent::Welcomed { worker: welcome.worker, run: welcome.run.clone() });
+    let renewal = welcome.clone();
     let mut connection = Connection {
         platform,
         line,
@@ -129,14 +132,22 @@ async fn work<N: Network, C: Clock, B: Blobs, R: Reporter>(
         latest_round: None,
         delta: Fuse::terminated(),
     };
-    loop {
-        if let Err(stop) = connection.turn().await {
-            return stop;
+    let turns = async {
+        loop {
+            if let Err(stop) = connection.turn().await {
+                return stop;
+            }
         }
+    };
+    let (turns, renew) = (turns.fuse(), line.renew(&platform.clock, &renewal).fuse());
+    pin_mut!(turns, renew);
+    select_biased! {
+        stop = turns => stop,
+        stop = renew => stop,
     }
 }
 
-async fn handshake<T: crate::platform::Transport>(line: &Line<'_, T>, hello: Hello) -> Result<Welcome, Stop> {
+async fn handshake<T: Transport>(line: &Line<'_, T>, hello: Hello) -> Result<Welcome, Stop> {
     line.say(hello).await?;
     let bytes = line.inbox.next().await;
     match read(&bytes)?.message {
@@ -148,7 +159,8 @@ async fn handshake<T: crate::platform::Transport>(line: &Line<'_, T>, hello: Hel
 }
 
 fn read(bytes: &[u8]) -> Result<Frame<'_, ToWorker>, Stop> {
-    frame::decode(bytes).map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
+    frame::decode(bytes)
+        .map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
 }
 
 fn unexpected(message: &impl Header) -> Stop {
@@ -190,7 +202,8 @@ impl<'a, N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'a, N, C, B, R>
     async fn wait(&mut self) -> Woken {
         let frame = self.line.inbox.next().fuse();
         pin_mut!(frame);
-        select! {
+        // In a fixed order: under a virtual clock a run must not depend on chance that nobody has seeded.
+        select_biased! {
             bytes = frame => Woken::Frame(bytes),
             done = self.snapshots.select_next_some() => Woken::Snapshot(done),
             done = &mut self.delta => Woken::Delta(done),

@@ -135,6 +135,13 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
     let (end, done) = (Rc::new(RefCell::new(None)), Rc::new(RefCell::new(None)));
     let mut pool = LocalPool::new();
     let spawner = pool.spawner();
+    // The script goes first, so that it can say how the first connection fares.
+    spawner
+        .spawn_local({
+            let (done, world) = (done.clone(), world.clone());
+            async move { *done.borrow_mut() = Some(script(world).await) }
+        })
+        .unwrap();
     spawner
         .spawn_local({
             let (end, time) = (end.clone(), time.clone());
@@ -144,12 +151,6 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
             }
         })
         .unwrap();
-    spawner
-        .spawn_local({
-            let (done, world) = (done.clone(), world.clone());
-            async move { *done.borrow_mut() = Some(script(world).await) }
-        })
-        .unwrap();
     loop {
         pool.run_until_stalled();
         let both = end.borrow().is_some() && done.borrow().is_some();
@@ -157,7 +158,14 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
             break;
         }
         let ended = end.borrow().is_some();
-        let events = || world.events.borrow().iter().map(|(at, event)| format!("{at:9.3} {event:?}\n")).collect::<String>();
+        let events = || {
+            world
+                .events
+                .borrow()
+                .iter()
+                .map(|(at, event)| format!("{at:9.3} {event:?}\n"))
+                .collect::<String>()
+        };
         assert!(time.advance(), "nothing can happen any more; session ended: {ended}\n{}", events());
         assert!(time.now() < LIMIT, "it goes on for ever; session ended: {ended}\n{}", events());
     }

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use coordinator::{
-    config::RunConfig,
-    data::Dataset,
-    simulate::{Speed, predict},
-};
-use protocol::view::CurvePoint;
+use coordinator::{commands::simulate::predict, config::RunConfig, data::Dataset};
+use protocol::view::{CurvePoint, RunView};
+use simulation::Speed;
 use tests::{
     Coordinator, alone,
     runs::TinyBlocks,
@@ -37,6 +34,10 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+fn some_rounds(run: &RunView) -> bool {
+    run.rounds.as_ref().is_some_and(|rounds| rounds.round >= 3)
+}
+
 /// Trains with a worker on each of these links, and holds the run against its prediction. Gives the participation.
 async fn as_predicted(rounds: &'static str, bytes_per_second: &[f64]) -> Result<f64> {
     let run = TinyBlocks {
@@ -55,7 +56,7 @@ async fn as_predicted(rounds: &'static str, bytes_per_second: &[f64]) -> Result<
         links.push(link);
     }
     // What a step took is the workers' own word, which goes with them at the end; the links are known.
-    let during = coordinator.wait_for_run("some rounds", |run| run.epoch >= 3).await?;
+    let during = coordinator.wait_for_run("some rounds", some_rounds).await?;
     let steps: Vec<f64> = during.workers.iter().map(|w| w.timings.busy() / f64::from(LOCAL_STEPS)).collect();
     ensure!(steps.len() == bytes_per_second.len(), "all are there: {during:?}");
     let step_seconds = mean(&steps);
