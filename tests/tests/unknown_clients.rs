@@ -10,8 +10,8 @@ use protocol::{
     limits,
     message::{
         Address, Apply, Assign, DeltaReady, DeviceStatus, Down, Fault, FaultKind, FromWorker, Gradient,
-        Leaving, LinkSpeed, Pass, PassSeconds, Profile, Ready, Relayed, SnapshotReady, StepReport, Targets,
-        TensorFrame, Timings, ToWorker, Welcome,
+        Leaving, LinkSpeed, Pass, PassSeconds, Profile, Ready, Refuse, SnapshotReady, StepReport, Targets,
+        TensorFrame, Timings, ToWorker, Tokens, Welcome,
     },
     refusal::Refusal,
     spec::{Assignment, ModelSpec},
@@ -334,37 +334,45 @@ async fn requests_for_other_hosts_and_from_other_sites_are_refused() -> Result<(
 #[tokio::test]
 async fn a_gradient_for_a_hop_that_cannot_be_is_refused() -> Result<()> {
     let _alone = alone().await;
-    let (coordinator, before) = training().await?;
-    let run = &before.run;
-    let shape = [run.sequences, run.context, run.model.width];
-    let (tensor, payload) =
-        encode_floats(&vec![0.0; shape.iter().product::<u32>() as usize], &shape, run.wire)?;
-    let gradient = |run: &RunView, hop: u32| {
-        let to = Address { epoch: run.epoch, step: run.step, pass: Pass::Train { micro_batch: 0 }, hop };
-        FromWorker::Relayed(Relayed::from(Gradient(TensorFrame { to, tensor: tensor.clone() })))
+    let coordinator = Coordinator::start(&endless().toml(), &[]).await?;
+    // Holds the model and computes nothing: the first step stays open.
+    let (mut holding, welcome, Assignment { epoch, .. }) = holder(&coordinator, "holding").await?;
+    holding.say(Ready { epoch }).await?;
+    let opened = |message| match message {
+        ToWorker::Down(Down::Tokens(Tokens(frame))) => Some(frame.to),
+        _ => None,
+    };
+    let open = holding.wait_for("the first step", opened).await?;
+    let shape = [welcome.run.sequences, welcome.run.context, welcome.run.model.width];
+    let values = vec![0.0; shape.iter().product::<u32>() as usize];
+    let (tensor, payload) = encode_floats(&values, &shape, welcome.run.wire)?;
+    let gradient = |hop: u32| {
+        let to = Address { hop, ..open };
+        let frame = TensorFrame { to, tensor: tensor.clone() };
+        unchecked(&FromWorker::Relayed(Gradient(frame).into()), &payload)
     };
     for _ in 0..5 {
-        let now = coordinator.api.run().await?;
-        refused_as_malformed(&coordinator, unchecked(&gradient(&now, u32::MAX), &payload)?, "hop").await?;
+        refused_as_malformed(&coordinator, gradient(u32::MAX)?, "hop").await?;
     }
-    // The last one that a plan could have, at every step that may be open when it arrives.
-    let (mut client, welcome) = Client::join(&coordinator.url, "absurd").await?;
-    let refusal = loop {
-        let now = coordinator.api.run().await?;
-        let frame = unchecked(&gradient(&now, limits::HOPS as u32), &payload)?;
-        if client.send(frame).await.is_err() {
-            break client.refusal().await;
-        }
-        // An older one is passed over in silence.
-        if id(&coordinator.api.run().await?, "absurd").is_none() {
-            break client.refusal().await;
-        }
-    };
-    let refusal = refusal?;
-    ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "{refusal:?}");
-    ensure_token_is_dead(&coordinator, &welcome).await?;
-    goes_on_as(&before, &coordinator).await?;
-    Ok(())
+    // The last one that any plan could have; from somebody else, and from the holder.
+    let last = limits::HOPS as u32;
+    let (client, refused) = Client::join(&coordinator.url, "absurd").await?;
+    for (mut client, welcome) in [(client, refused), (holding, welcome)] {
+        client.send(gradient(last)?).await?;
+        let refusal = loop {
+            match client.hear().await?.context("closed without a refusal")? {
+                ToWorker::Down(Down::Refuse(Refuse(refusal))) => break refusal,
+                // Of the step that is open.
+                _ => {}
+            }
+        };
+        ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "{refusal:?}");
+        ensure!(client.end().await?.is_none(), "it hears more than a refusal");
+        ensure_token_is_dead(&coordinator, &welcome).await?;
+    }
+    coordinator.start_worker(HONEST)?;
+    coordinator.wait_for_run("steps of an honest worker", |run| run.step > 2).await?;
+    ensure_sound(&coordinator).await
 }
 
 /// How much memory all of a test's connections together may cost at any time.

@@ -190,9 +190,14 @@ async fn write_snapshot(
     written.await.map_err(|error| storage(error.into()))?
 }
 
-/// Loads a part as the next worker would have to: every tensor that it must hold is there, of the right shape, finite.
+/// Loads a part as the next worker would have to: every tensor that it must hold is there, of the right shape, finite,
+/// and of the step that was asked for, on which all parts must agree.
 fn verify_part(manifest: &Manifest, holds: Vec<protocol::spec::Part>, bytes: &[u8]) -> Result<(), String> {
     let hops: Vec<Hop> = (0..).zip(holds).map(|(index, part)| Hop { index, part }).collect();
     let verified = ParameterSet::import(&manifest.model, &hops, &[bytes], &Device::Cpu);
-    verified.map(|_| ()).map_err(|error| error.to_string())
+    match verified.map(|parameters| parameters.steps_done()) {
+        Ok(steps) if steps == manifest.steps_done => Ok(()),
+        Ok(steps) => Err(format!("its weights have seen {steps} steps, {} were asked for", manifest.steps_done)),
+        Err(error) => Err(error.to_string()),
+    }
 }
