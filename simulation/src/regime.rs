@@ -1,6 +1,9 @@
 //! Who takes part and over what links, as distributions.
 
-use super::chance::{even, log_normal};
+use crate::{
+    chance::{even, log_normal},
+    network::Link,
+};
 
 /// What a worker can do.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,15 +12,33 @@ pub struct Speed {
     pub step_seconds: f64,
     /// Seconds of one way, of an empty frame.
     pub latency: f64,
-    /// Bytes per second from the coordinator and to it.
+    /// Bytes per second from the coordinator.
     pub down: f64,
+    /// Bytes per second to the coordinator.
     pub up: f64,
+}
+
+impl Speed {
+    /// Its link.
+    pub fn link(&self) -> Link {
+        Link { latency: self.latency, up: self.up, down: self.down }
+    }
+
+    /// Seconds from the opening of a round to its delta, with so many bytes down and up, and computing and the link so
+    /// many times as slow: frames go one way each, two files down and one up, each with its request.
+    pub(crate) fn round_seconds(&self, bytes: [u64; 2], steps: u32, compute: f64, link: f64) -> f64 {
+        let [down, up] = bytes.map(|bytes| bytes as f64);
+        let way = 8.0 * self.latency + down / self.down + up / self.up;
+        link * way + compute * f64::from(steps) * self.step_seconds
+    }
 }
 
 /// Distributions of workers. Each quantity of a worker is its median times a log-normal factor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Regime {
+    /// Its name on the command line.
     pub name: &'static str,
+    /// What a worker in the middle can do.
     pub median: Speed,
     /// Deviation of the logarithm between workers: of the step's seconds, ...
     pub step_spread: f64,
@@ -136,15 +157,15 @@ impl Regime {
         (0..workers).map(speed).collect()
     }
 
-    /// How a worker fares in the so-manieth round it is given.
-    pub(super) fn fortune(&self, seed: u64, worker: u64, turn: u64) -> Fortune {
+    /// How a worker fares in a round; `turn` counts those it is given.
+    pub(crate) fn fortune(&self, seed: u64, worker: u64, turn: u64) -> Fortune {
         let keys = |what| [seed, worker, 1 << 32 | turn, what];
         let away = even(&keys(1)) < self.dropout;
         Fortune {
             compute: log_normal(self.jitter, &keys(2)),
             link: log_normal(self.jitter, &keys(3)),
             away: away.then(|| {
-                if even(&keys(4)) < 0.5 { Away::Gone { after: even(&keys(5)) } } else { Away::Mute }
+                if even(&keys(4)) < 0.5 { Away::Gone { after: even(&keys(5)) } } else { Away::Silent }
             }),
         }
     }
@@ -152,7 +173,7 @@ impl Regime {
 
 /// One worker's luck in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Fortune {
+pub(crate) struct Fortune {
     /// Factors of the seconds of computing and of everything on the link.
     pub compute: f64,
     pub link: f64,
@@ -161,9 +182,9 @@ pub(super) struct Fortune {
 
 /// How a worker is away.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Away {
+pub(crate) enum Away {
     /// It disconnects after this share of its work, and comes back as long after that as the work would have taken.
     Gone { after: f64 },
     /// It is there and brings nothing.
-    Mute,
+    Silent,
 }

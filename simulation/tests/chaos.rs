@@ -1,170 +1,144 @@
-//! Runs that are disturbed at any point end with the weights of a run that was not.
+//! Runs of pipeline mode that are disturbed at any point end with the weights of a run that was not.
 #![allow(clippy::unwrap_used)]
 
-mod virtual_time;
+mod common;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
-use coordinator::{plan::Stages, run::machine::Settings};
+use common::{ALL_KINDS, Mixed, anything, on_all_processors, schedule_of, worker};
+use control::{Record, Settings, pipeline::plan::Stages};
 use engine::{
-    device::Device,
-    learning_rate::LearningRate,
+    Device,
+    gpt2::shapes,
     parameters::{ParameterSet, Quantity},
-    shapes,
 };
 use futures::executor::block_on;
 use protocol::{
-    spec::{Hop, ModelSpec, Moments, OptimizerSpec, RunSpec},
-    tensor::Encoding,
+    spec::{Hop, ModelSpec, OptimizerSpec, RunSpec},
     view::Phase,
 };
-use virtual_time::{Computer, Disturbance, What};
+use simulation::{
+    disturbance::{Disturbance, What},
+    harness::{Disk, Harness},
+    network::{Network, Weather},
+    pipeline::PipelineRuntime,
+};
 
 /// Seeded schedules of disturbances.
 const SCHEDULES: u64 = 500;
-/// Virtual seconds after which a run that is not over hangs.
-const LIMIT: f64 = 20_000.0;
+/// Virtual time after which a run that is not over hangs.
+const LIMIT: Duration = Duration::from_secs(20_000);
 /// Largest difference of a weight. Within a layer every split computes the same; only the sum of the squared norms
 /// over stages is added up in another order, which moves the clip factor by a rounding error.
 const TOLERANCE: f32 = 1e-5;
+/// Frames come in up to 60 ms, and one in 40 requests for a file fails.
+const WEATHER: Weather = Weather { jitter: 0.06, failing: Some(40) };
+
+type Chaos = Harness<PipelineRuntime<Mixed>>;
 
 fn settings() -> Settings {
-    Settings {
-        run: RunSpec {
-            name: "chaos".into(),
-            model: ModelSpec {
-                vocabulary: 11,
-                positions: 4,
-                width: 8,
-                heads: 2,
-                layers: 3,
-                tie_embeddings: false,
-            },
-            optimizer: OptimizerSpec {
-                beta1: 0.9,
-                beta2: 0.95,
-                epsilon: 1e-8,
-                weight_decay: 0.1,
-                clip_norm: 0.5,
-            },
-            sequences: 1,
-            context: 4,
-            micro_batches: 2,
-            recompute: false,
-            wire: Encoding::F32,
-            moments: Moments::Full,
-            blocks: None,
-        },
-        steps: 7,
-        seed: 5,
-        stages: Stages::Auto,
-        start_with: 1,
-        learning_rate: LearningRate { peak: 1e-2, floor: 1e-3, warmup_steps: 2, total_steps: 7 },
-        validate_every: 3,
-        validation_batches: 1,
-        snapshot_every: 2,
-        heartbeat: Duration::from_secs(5),
-        lease: Duration::from_secs(30),
-        step_deadline: Duration::from_secs(300),
-        max_workers: 16,
-        corpus: "text".into(),
-        tokenizer: "bytes".into(),
-        train_tokens: 1000,
+    let run = testkit::fixtures::run();
+    let run = RunSpec {
+        name: "chaos".into(),
+        model: ModelSpec { positions: 4, layers: 3, ..run.model },
+        optimizer: OptimizerSpec { clip_norm: 0.5, ..run.optimizer },
+        sequences: 1,
+        context: 4,
+        ..run
+    };
+    common::settings(run, 7, 5)
+}
+
+fn harness(seed: u64, stages: Stages, workers: u64, disturbances: Vec<Disturbance>) -> Chaos {
+    let settings = settings();
+    let windows = Mixed::of(&settings);
+    let runtime = PipelineRuntime::new(settings, stages, windows);
+    let mut harness = Harness::new(runtime, Network::new(seed, WEATHER), Disk::Seconds(0.12)).unwrap();
+    harness.disturb(disturbances, worker());
+    for _ in 0..workers {
+        harness.join(worker()).unwrap();
     }
+    harness
 }
 
 /// All weights at the end of a run, in order.
-fn weights(computer: &Computer, words: &str) -> Vec<f32> {
-    let world = computer.world.borrow();
-    let manifest = world.committed.as_ref().unwrap();
+fn weights(harness: &Chaos, words: &str) -> Vec<f32> {
+    let manifest = harness.runtime().committed().unwrap();
     assert_eq!(manifest.steps_done, settings().steps, "{words}");
-    let parts: Vec<&Vec<u8>> = manifest.parts.iter().map(|p| &world.blobs[&p.blob.hash]).collect();
+    let file = |part: &control::pipeline::SnapshotPart| {
+        harness.with_network(|network| network.file(part.blob.hash).unwrap().clone())
+    };
+    let parts: Vec<_> = manifest.parts.iter().map(file).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_slice()).collect();
     let model = settings().run.model;
     let whole = [Hop { index: 0, part: shapes::whole(&model) }];
-    let set = ParameterSet::import(&model, &whole, &parts, &Device::Host).unwrap();
+    let set = ParameterSet::import(&model, &whole, &parts, &Device::Cpu).unwrap();
     let read = |index| block_on(set.read(index, Quantity::Value)).unwrap().into_owned();
     (0..set.shapes().len()).flat_map(read).collect()
 }
 
-fn undisturbed() -> (Vec<f32>, u64) {
-    let mut computer = Computer::new(0, settings(), vec![]);
-    computer.join();
-    assert_eq!(computer.run(LIMIT), Phase::Finished);
-    let carried = computer.world.borrow().carried;
-    (weights(&computer, "undisturbed"), carried)
+fn farthest(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// A few disturbances anywhere in a run, and at the end somebody healthy.
-fn schedule(seed: u64, carried: u64) -> (u64, Vec<Disturbance>) {
-    let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-    let mut draw = |bound: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % bound
-    };
-    let workers = 1 + draw(4);
-    let mut faults = 0;
-    let disturbances = (0..draw(7))
-        .map(|_| {
-            let what = match draw(17) {
-                0..=3 => What::Join,
-                4..=6 => What::Kill,
-                7..=8 => What::Cut,
-                9 => What::HoldUp(1 + draw(20) as u32),
-                10 => What::HoldUp(40 + draw(60) as u32),
-                11 => What::Double,
-                12 => What::Swap,
-                // The run gives up after three faults between two snapshots, which is tested elsewhere.
-                13 if faults < 2 => {
-                    faults += 1;
-                    What::Garble
-                }
-                14 if faults < 2 => {
-                    faults += 1;
-                    What::Lose
-                }
-                _ => What::KillCoordinator(draw(8) as u32),
-            };
-            // More workers carry more messages.
-            Disturbance { after: draw(carried * 4), what, whom: draw(1 << 20) }
-        })
-        .collect();
-    (workers, disturbances)
+fn undisturbed() -> (Vec<f32>, u64) {
+    let mut harness = harness(0, Stages::Auto, 1, vec![]);
+    assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished);
+    (weights(&harness, "undisturbed"), harness.carried())
 }
 
 #[test]
 fn whatever_happens_the_weights_are_those_of_an_undisturbed_run() {
     let (expected, carried) = undisturbed();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let play = |seed: u64| {
-        let (workers, disturbances) = schedule(seed, carried);
+    let stages = |record: &Record| matches!(record, Record::PlanMade { stages, .. } if stages.len() > 1);
+    let mut several = harness(0, Stages::Auto, 4, vec![]);
+    several.run(LIMIT).unwrap();
+    assert!(several.records().iter().any(stages), "several workers share the model");
+    let refusals = Mutex::new(BTreeSet::new());
+    on_all_processors(SCHEDULES, |seed| {
+        let (workers, disturbances) = schedule_of(seed, carried, 12, ALL_KINDS);
         let words = format!("seed {seed}, {workers} workers, {disturbances:?}");
-        let mut computer = Computer::new(seed, settings(), disturbances);
-        for _ in 0..workers {
-            computer.join();
-        }
-        let mut phase = computer.run(LIMIT / 2.0);
+        let mut harness = harness(seed, Stages::Auto, workers, disturbances);
+        let mut phase = harness.run(LIMIT / 2).unwrap_or(Phase::Waiting);
         if phase != Phase::Finished {
             // Everybody may be dead.
-            computer.calm();
-            computer.join();
-            phase = computer.run(LIMIT);
+            harness.calm();
+            harness.join(worker()).unwrap();
+            phase = harness.run(LIMIT).unwrap();
         }
-        let reason = {
-            let world = computer.world.borrow();
-            world.machine.view(Duration::from_secs_f64(world.now)).reason
-        };
+        let reason = harness.decided().view(harness.now()).reason;
         assert_eq!(phase, Phase::Finished, "{words}: {reason}");
-        let found = weights(&computer, &words);
-        let worst = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let worst = farthest(&expected, &weights(&harness, &words));
         assert!(worst <= TOLERANCE, "{words}: a weight is off by {worst}");
-    };
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let play = &play;
-            scope.spawn(move || (thread..SCHEDULES).step_by(threads as usize).for_each(play));
+        for record in harness.records() {
+            if let Record::WorkerRefused { refusal, .. } = record {
+                refusals.lock().unwrap().insert(refusal.clone());
+            }
         }
+    });
+    let refusals = refusals.into_inner().unwrap();
+    for reason in ["bad_tensor", "lease_ended", "malformed", "not_in_plan", "stalled"] {
+        assert!(refusals.contains(reason), "no schedule has led to {reason}: {refusals:?}");
+    }
+}
+
+#[test]
+fn one_of_two_workers_may_do_anything_at_any_message() {
+    let (expected, _) = undisturbed();
+    let mut plain = harness(1, Stages::Auto, 2, vec![]);
+    plain.run(LIMIT).unwrap();
+    let cases: Vec<(What, u64)> = anything()
+        .into_iter()
+        .flat_map(|what| (0..plain.carried()).step_by(5).map(move |after| (what, after)))
+        .collect();
+    on_all_processors(cases.len() as u64, |case| {
+        let (what, after) = cases[case as usize];
+        let mut harness = harness(1, Stages::Auto, 2, vec![Disturbance { after, what, whom: 0 }]);
+        let words = format!("{what:?} after {after} messages");
+        assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished, "{words}");
+        let worst = farthest(&expected, &weights(&harness, &words));
+        assert!(worst <= TOLERANCE, "{words}: a weight is off by {worst}");
     });
 }
 
@@ -172,39 +146,30 @@ fn whatever_happens_the_weights_are_those_of_an_undisturbed_run() {
 fn a_worker_may_die_at_every_single_message() {
     let (expected, _) = undisturbed();
     let disturbed = |after: Option<u64>| {
-        let what = |after| Disturbance { after, what: What::Kill, whom: 0 };
-        let mut computer = Computer::new(1, settings(), after.map(what).into_iter().collect());
-        computer.join();
-        computer.join();
-        assert_eq!(computer.run(LIMIT), Phase::Finished, "killed after {after:?} messages");
-        let carried = computer.world.borrow().carried;
-        (weights(&computer, "one killed"), carried)
+        let kill = |after| Disturbance { after, what: What::Kill, whom: 0 };
+        let mut harness = harness(1, Stages::Auto, 2, after.map(kill).into_iter().collect());
+        assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished, "killed after {after:?} messages");
+        (weights(&harness, "one killed"), harness.carried())
     };
     let (_, carried) = disturbed(None);
     assert!(carried > 100);
-    for after in 0..carried {
-        let (found, _) = disturbed(Some(after));
-        let worst = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    on_all_processors(carried, |after| {
+        let worst = farthest(&expected, &disturbed(Some(after)).0);
         assert!(worst <= TOLERANCE, "killed after {after} messages: a weight is off by {worst}");
-    }
+    });
 }
 
 #[test]
 fn a_coordinator_killed_at_every_single_message_comes_back_to_the_same_state_hash() {
     let state = |after: Option<u64>| {
-        let what = |after| Disturbance { after, what: What::KillCoordinator(1), whom: 0 };
-        let mut settings = settings();
-        settings.stages = Stages::Exactly(2);
-        let mut computer = Computer::new(1, settings, after.map(what).into_iter().collect());
-        computer.join();
-        computer.join();
-        assert_eq!(computer.run(LIMIT), Phase::Finished, "killed after {after:?} messages");
-        let world = computer.world.borrow();
-        (world.committed.as_ref().unwrap().state.clone(), world.carried)
+        let kill = |after| Disturbance { after, what: What::KillCoordinator(1), whom: 0 };
+        let mut harness = harness(1, Stages::Exactly(2), 2, after.map(kill).into_iter().collect());
+        assert_eq!(harness.run(LIMIT).unwrap(), Phase::Finished, "killed after {after:?} messages");
+        (harness.runtime().committed().unwrap().state.clone(), harness.carried())
     };
     let (expected, carried) = state(None);
-    for after in 0..carried {
+    on_all_processors(carried, |after| {
         // Not even the rounding differs: two stages before, two after.
         assert_eq!(state(Some(after)).0, expected, "killed after {after} messages");
-    }
+    });
 }

@@ -1,44 +1,57 @@
 //! The simulator: the same for a seed, regimes in order, deadlines that adapt, hostile workers turned away.
-
 #![allow(clippy::unwrap_used)]
 
-use coordinator::{
-    config::RunConfig,
-    data::Dataset,
-    reproduce::{self, Experiment},
-    run::event::Record,
-    simulate::{self, Behaviour, Outcome, Plan, Regime, Speed},
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Words, block_setup};
+use control::{Record, Settings, block::deadline::DeadlinePolicy};
+use engine::aggregation::Aggregator;
+use protocol::{
+    delta::DeltaEncoding,
+    spec::{BlockSpec, ModelSpec, RunSpec},
 };
+use simulation::{Behaviour, BlockSetup, Outcome, Plan, Regime, SimulationError, Speed, predict};
+
+const ADAPTIVE: DeadlinePolicy = DeadlinePolicy::Adaptive { target: 0.86, floor: 0.6, longest: 3600.0 };
+
+/// A run of `blocks` blocks of one layer over so many local steps, measured at its end.
+fn setup(blocks: u32, width: u32, heads: u32, sequences: u32, steps: u64, local_steps: u32) -> BlockSetup {
+    let run = testkit::fixtures::block_run();
+    let run = RunSpec {
+        model: ModelSpec {
+            vocabulary: 256,
+            positions: width,
+            width,
+            heads,
+            layers: blocks,
+            tie_embeddings: false,
+        },
+        sequences,
+        context: width,
+        blocks: run.blocks.map(|spec| BlockSpec { count: blocks, ..spec }),
+        ..run
+    };
+    let settings = common::settings(run, steps, 1);
+    let mut learning_rate = settings.learning_rate;
+    learning_rate.warmup_steps = 0;
+    let settings = Settings { learning_rate, validate_every: steps, snapshot_every: steps, ..settings };
+    block_setup(settings, local_steps, ADAPTIVE)
+}
 
 /// Two tiny blocks over so many rounds of two steps.
-fn config(rounds: u64, more: &str) -> RunConfig {
-    let steps = 2 * rounds;
-    let toml = format!(
-        "mode = \"block\"\n[model]\nlayers = 2\nwidth = 8\nheads = 1\ncontext = 8\n\
-         [training]\nsteps = {steps}\nsequences = 2\nwarmup_steps = 0\nvalidate_every = {steps}\nvalidation_batches = 1\n\
-         [blocks]\ncount = 2\n[rounds]\nlocal_steps = 2\ndraws = 2\n{more}"
-    );
-    RunConfig::parse(&toml, "run.toml").unwrap()
+fn small(rounds: u64) -> BlockSetup {
+    setup(2, 8, 1, 2, 2 * rounds, 2)
 }
 
-/// A text that takes no time to tokenise.
-struct Text {
-    dataset: Dataset,
-    _folder: tempfile::TempDir,
+fn try_to(setup: &BlockSetup, plan: &Plan) -> Result<Outcome, SimulationError> {
+    let windows = Words { seed: plan.seed, ..Words::of(&setup.settings) };
+    simulation::run(setup, windows, plan, |_| {})
 }
 
-fn text() -> Text {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
-    std::fs::write(&path, "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
-    let source = coordinator::data::corpus::Source::Path(path);
-    let kind = coordinator::data::tokenizer::TokenizerKind::Bytes;
-    let dataset = Dataset::prepare(&source, kind, None, 0.1, folder.path()).unwrap();
-    Text { dataset, _folder: folder }
-}
-
-fn go(config: &RunConfig, plan: &Plan) -> Outcome {
-    simulate::run(config, &text().dataset, plan, |_| {}).unwrap()
+fn go(setup: &BlockSetup, plan: &Plan) -> Outcome {
+    try_to(setup, plan).unwrap()
 }
 
 fn named(name: &str) -> Regime {
@@ -47,21 +60,23 @@ fn named(name: &str) -> Regime {
 
 #[test]
 fn a_seed_gives_the_same_run_bit_for_bit_and_another_seed_another() {
-    let config = config(6, "");
+    let setup = small(6);
     let plan = Plan::new(named("wan-mid"), 4, 7);
-    let first = go(&config, &plan);
-    assert_eq!(first, go(&config, &plan));
-    assert!(first.scores.as_ref().unwrap().is_finite());
-    let other = go(&config, &Plan { seed: 8, ..plan });
-    assert_ne!(first.state, other.state);
-    assert_ne!(first.seconds, other.seconds);
+    let first = go(&setup, &plan);
+    assert_eq!(first, go(&setup, &plan));
+    // On another thread, beside another run.
+    let beside = simulation::parallel::map(vec![7, 8], |seed| go(&setup, &Plan { seed, ..plan.clone() }));
+    assert_eq!(first, beside[0]);
+    assert!(first.scores.as_ref().unwrap().is_of_blocks(2));
+    assert_ne!(first.state, beside[1].state);
+    assert_ne!(first.seconds, beside[1].seconds);
 }
 
 #[test]
 fn participation_falls_with_the_regime() {
-    let config = config(12, "");
+    let setup = small(12);
     let participation = |name| {
-        let of = |seed| go(&config, &Plan::new(named(name), 6, seed)).participation;
+        let of = |seed| go(&setup, &Plan::new(named(name), 6, seed)).participation;
         (1..=3).map(of).sum::<f64>() / 3.0
     };
     let order = ["lockstep", "mild", "wan-loose", "wan-mid", "wan-tight"].map(participation);
@@ -71,26 +86,25 @@ fn participation_falls_with_the_regime() {
 
 #[test]
 fn adaptive_deadlines_bring_in_whom_a_tight_one_misses() {
-    let config = config(30, "");
+    let setup = small(30);
     let fixed = Plan::new(named("wan-tight"), 6, 1);
-    let adaptive = Plan { adaptive: true, ..fixed.clone() };
-    let (fixed, adaptive) = (go(&config, &fixed), go(&config, &adaptive));
+    let adaptive = Plan { deadline: Some(ADAPTIVE), ..fixed.clone() };
+    let (fixed, adaptive) = (go(&setup, &fixed), go(&setup, &adaptive));
     assert!(fixed.participation < 0.86, "{}", fixed.participation);
     assert!(adaptive.participation >= 0.86, "{}", adaptive.participation);
-    // A mute worker now and then does not make everybody wait ever longer.
+    // A silent worker now and then does not make everybody wait ever longer.
     assert!(adaptive.round_seconds < 10.0 * fixed.round_seconds, "{}", adaptive.round_seconds);
 }
 
 #[test]
 fn rounds_in_which_nobody_answers_keep_the_weights() {
-    let config = config(3, "");
-    // Half of those away disconnect; with few rounds some seed has all of them mute.
+    let setup = small(3);
+    // Half of those away disconnect; with few rounds some seed has all of them silent.
     let absent = Regime { dropout: 1.0, ..named("mild") };
-    let outcome = simulate::run(&config, &text().dataset, &Plan::new(absent, 2, 3), |_| {});
-    let present = go(&config, &Plan::new(Regime { dropout: 0.0, ..absent }, 2, 3));
-    let outcome = outcome.unwrap();
+    let outcome = go(&setup, &Plan::new(absent, 2, 3));
+    let present = go(&setup, &Plan::new(Regime { dropout: 0.0, ..absent }, 2, 3));
     assert_eq!(outcome.participation, 0.0);
-    let states: std::collections::BTreeSet<&String> = outcome.records.iter().filter_map(state).collect();
+    let states: BTreeSet<&String> = outcome.records.iter().filter_map(state).collect();
     assert_eq!(states.len(), 1, "the weights stay as they were");
     assert_ne!(outcome.state, present.state);
 }
@@ -104,97 +118,101 @@ fn state(record: &Record) -> Option<&String> {
 
 #[test]
 fn zeros_copies_and_replays_are_refused_by_name() {
-    let config = config(4, "");
+    let setup = small(4);
     for (behaviour, reason) in [
         (Behaviour::Zeros, "delta_empty"),
         (Behaviour::Copy, "delta_copy"),
         (Behaviour::Replay, "delta_copy"),
     ] {
         let plan = Plan { hostile: vec![behaviour], ..Plan::new(named("lockstep"), 4, 1) };
-        let outcome = go(&config, &plan);
+        let outcome = go(&setup, &plan);
         let refused: Vec<&String> = outcome.refusals.keys().collect();
         assert_eq!(refused, [reason], "{behaviour:?}");
         assert!(outcome.participation < 1.0);
-        let unchecked = go(&config, &Plan { checks: false, ..plan });
+        let unchecked = go(&setup, &Plan { checks: false, ..plan });
         assert_eq!(unchecked.participation, 1.0, "{behaviour:?} without checks");
     }
 }
 
-/// A block that all workers share, long enough to have learnt something.
-fn shared(aggregator: &str) -> RunConfig {
-    let toml = format!(
-        "mode = \"block\"\n[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 16\n\
-         [training]\nsteps = 60\nsequences = 4\nlearning_rate = 1e-2\nwarmup_steps = 0\nvalidate_every = 60\n\
-         validation_batches = 2\n[blocks]\ncount = 1\n[rounds]\nlocal_steps = 5\ndraws = 2\ntrim = 2\n\
-         aggregator = \"{aggregator}\"\n"
-    );
-    RunConfig::parse(&toml, "run.toml").unwrap()
-}
-
 #[test]
 fn one_hostile_of_five_and_two_of_seven_cost_little_under_a_robust_aggregator_or_under_the_checks() {
+    // A block that all workers share, long enough to have learnt something.
     let score = |aggregator, workers, hostile: &[Behaviour], checks| {
+        let mut setup = setup(1, 16, 2, 4, 60, 5);
+        setup.rules.aggregator = aggregator;
         let plan = Plan { hostile: hostile.to_vec(), checks, ..Plan::new(named("lockstep"), workers, 1) };
-        go(&shared(aggregator), &plan).scores.map_or(f64::INFINITY, |scores| scores.one_draw)
+        go(&setup, &plan).scores.map_or(f64::INFINITY, |scores| scores.one_draw)
     };
     for (workers, count) in [(5, 1), (7, 2)] {
-        let honest = score("mean", workers, &[], true);
+        let honest = score(Aggregator::Mean, workers, &[], true);
         for behaviour in [Behaviour::SignFlip(10.0), Behaviour::Noise(10.0), Behaviour::Scale(100.0)] {
             let hostile = vec![behaviour; count];
-            for aggregator in ["median", "trimmed_mean"] {
+            for aggregator in [Aggregator::Median, Aggregator::TrimmedMean { trim: 2 }] {
                 let found = score(aggregator, workers, &hostile, false);
                 assert!(
                     found < honest + 0.4,
-                    "{count} of {workers}, {behaviour:?}, {aggregator}: {found}, {honest}"
+                    "{count} of {workers}, {}, {aggregator:?}: {found}, {honest}",
+                    behaviour.name()
                 );
             }
-            let checked = score("mean", workers, &hostile, true);
+            let checked = score(Aggregator::Mean, workers, &hostile, true);
             assert!(
                 checked < honest + 0.4,
-                "{count} of {workers}, {behaviour:?}, checks: {checked}, {honest}"
+                "{count} of {workers}, {}, checks: {checked}, {honest}",
+                behaviour.name()
             );
         }
         // Without either, one that turns its delta around ten times as long takes the model along.
-        let broken = score("mean", workers, &vec![Behaviour::SignFlip(10.0); count], false);
+        let broken = score(Aggregator::Mean, workers, &vec![Behaviour::SignFlip(10.0); count], false);
         assert!(!broken.is_finite() || broken > honest + 1.0, "{broken} beside {honest}");
     }
 }
 
 #[test]
 fn sparse_deltas_keep_what_they_do_not_send() {
-    let dense = go(&config(3, ""), &Plan::new(named("lockstep"), 2, 1));
-    let more = "delta = \"topk\"\ntop_k_per_mille = 50\n";
-    let sparse = go(&config(3, more), &Plan::new(named("wan-tight"), 2, 1));
+    let dense = small(3);
+    let mut sparse = dense.clone();
+    sparse.settings.run.blocks.as_mut().unwrap().delta = DeltaEncoding::TopK { per_mille: 50 };
+    let dense = go(&dense, &Plan::new(named("lockstep"), 2, 1));
+    let sparse = go(&sparse, &Plan::new(named("wan-tight"), 2, 1));
     assert!(sparse.bytes_up < 0.3 * dense.bytes_up, "{} against {}", sparse.bytes_up, dense.bytes_up);
-    assert!(sparse.scores.unwrap().is_finite());
+    assert!(sparse.scores.unwrap().is_of_blocks(2));
 }
 
 #[test]
 fn a_prediction_is_what_the_same_run_comes_to() {
-    let config = config(4, "deadline = 100\n");
+    let mut setup = small(4);
+    setup.rounds.deadline = DeadlinePolicy::Fixed { seconds: 100.0 };
     let speed = Speed { step_seconds: 0.5, latency: 0.1, down: 1e5, up: 1e5 };
     let slow = Speed { step_seconds: 1.0, ..speed };
-    let text = text();
-    let prediction = simulate::predict(&config, &text.dataset, &[speed, slow]).unwrap();
+    let prediction = predict(&setup, &[speed, slow]).unwrap();
     assert_eq!(prediction.participation, 1.0);
     // Two steps of a second, and eight ways, and the bytes.
     let bytes = (prediction.bytes_down + prediction.bytes_up) / 1e5;
     let expected = 2.0 + 0.8 + bytes;
     assert!((prediction.round_seconds - expected).abs() < 0.01, "{prediction:?}, not {expected}");
-    let real = go(&config, &Plan::new(Regime::constant(slow, 10.0), 2, 1));
-    assert!((real.bytes_up - prediction.bytes_up).abs() < 1.0, "{real:?}");
+    let real = go(&setup, &Plan::new(Regime::constant(slow, 10.0), 2, 1));
+    assert!((real.bytes_up - prediction.bytes_up).abs() < 1.0, "{} for {prediction:?}", real.bytes_up);
+    assert!(
+        (real.round_seconds - prediction.round_seconds).abs() < 0.01,
+        "{} for {prediction:?}",
+        real.round_seconds
+    );
 }
 
 #[test]
-fn an_experiment_writes_its_page_and_plot() {
-    let out = tempfile::tempdir().unwrap();
-    let options = reproduce::Options { seeds: 2, out: out.path().into(), quick: true };
-    let page = reproduce::reproduce(Experiment::Shared, &options).unwrap();
-    let text = std::fs::read_to_string(page).unwrap();
-    for part in
-        ["cohort reproduce shared --seeds 2 --quick", "**Expected.**", "**Seen.**", "±", "(shared.svg)"]
-    {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
-    assert!(std::fs::read_to_string(out.path().join("shared.svg")).unwrap().starts_with("<svg"));
+fn a_run_that_cannot_be_simulated_says_why() {
+    let nobody = try_to(&small(1), &Plan::new(named("mild"), 0, 1)).unwrap_err();
+    assert_eq!(nobody.to_string(), "there are no workers; simulate at least 1");
+    let mut pipeline = small(1);
+    pipeline.settings.run.blocks = None;
+    let words = try_to(&pipeline, &Plan::new(named("mild"), 1, 1)).unwrap_err().to_string();
+    assert!(words.contains("set mode = \"block\""), "{words}");
+    assert!(predict(&pipeline, &[Speed { step_seconds: 1.0, latency: 0.0, down: 1.0, up: 1.0 }]).is_err());
+}
+
+#[test]
+fn behaviours_are_named_by_their_values() {
+    assert_eq!(Behaviour::SignFlip(10.0).name(), "sign flip x10");
+    assert_eq!(Behaviour::Scale(2.5).name(), "scale x2.5");
 }

@@ -2,9 +2,12 @@
 
 mod evaluate;
 mod generate;
+mod progress;
 mod recheck;
 mod reference;
+pub mod reproduce;
 pub mod serve;
+pub mod simulate;
 mod validate;
 mod work;
 
@@ -31,6 +34,10 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Block mode: do accepted work again from the published weights, and compare it with what was sent.
     Recheck(recheck::Arguments),
+    /// Play a run of block mode with virtual workers on a virtual clock.
+    Simulate(simulate::Arguments),
+    /// Ask the questions of the paper's tables at small scale; writes a page and a plot.
+    Reproduce(reproduce::Arguments),
     /// Continue a text with a checkpoint.
     Generate(generate::Arguments),
 }
@@ -46,6 +53,8 @@ pub fn run() -> anyhow::Result<()> {
         Command::Validate(arguments) => validate::command(&arguments),
         Command::Evaluate(arguments) => evaluate::command(&arguments),
         Command::Recheck(arguments) => recheck::command(&arguments),
+        Command::Simulate(arguments) => simulate::command(&arguments),
+        Command::Reproduce(arguments) => reproduce::command(arguments),
         Command::Generate(arguments) => generate::command(&arguments),
     }
 }

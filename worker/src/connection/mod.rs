@@ -11,7 +11,7 @@ mod pipeline;
 use std::pin::Pin;
 
 use engine::Device;
-use futures::{FutureExt, StreamExt, future::Fuse, pin_mut, select, select_biased, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::Fuse, pin_mut, select_biased, stream::FuturesUnordered};
 use protocol::{
     frame::{self, Frame},
     limits::{SENTENCE, shorten},
@@ -202,7 +202,8 @@ impl<'a, N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'a, N, C, B, R>
     async fn wait(&mut self) -> Woken {
         let frame = self.line.inbox.next().fuse();
         pin_mut!(frame);
-        select! {
+        // In a fixed order: under a virtual clock a run must not depend on chance that nobody has seeded.
+        select_biased! {
             bytes = frame => Woken::Frame(bytes),
             done = self.snapshots.select_next_some() => Woken::Snapshot(done),
             done = &mut self.delta => Woken::Delta(done),

@@ -1,10 +1,8 @@
 //! As many layers in fewer blocks, beside autoregressive models that did as much work.
 
-use super::{Case, Lab, Page, Reference, page::holds, plot::Plot, setting, statistics::Estimate};
-use crate::{
-    reference::equal_steps,
-    simulate::{Outcome, Plan, REGIMES},
-};
+use super::{Case, Lab, Page, Reference, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
+use crate::commands::reference::equal_steps;
+use simulation::{Outcome, Plan, REGIMES};
 
 const LAYERS: u32 = 4;
 
@@ -16,6 +14,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         cases.push(Case { config, plan: Plan::new(REGIMES[0], count, 0) });
     }
     let outcomes = lab.runs(&cases)?;
+    let draws = many_draws(&cases);
     let mut references = Vec::new();
     for ((case, seeds), count) in cases.iter().zip(&outcomes).zip(counts) {
         let local_steps = seeds.first().map_or(0, |outcome| outcome.local_steps);
@@ -40,7 +39,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         counts.iter().map(|count| format!("B {count}, L_b {}", LAYERS / count)).collect();
     let columns = [
         ("one draw", &one),
-        ("8 draws", &many),
+        (draws.as_str(), &many),
         ("best block alone", &best),
         ("AR of L_b layers", &of_block),
         ("AR of B L_b layers", &of_all),
@@ -56,7 +55,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     let more = "Four layers in all, a worker for each block, in lockstep. The references (AR) are GPT-2s with as much \
                 layer work as the whole block run.";
     let header =
-        ["model", "one draw", "8 draws", "best block alone", "AR of L_b layers", "AR of B L_b layers"];
+        ["model", "one draw", draws.as_str(), "best block alone", "AR of L_b layers", "AR of B L_b layers"];
     let mut page = Page::new("Blocks and depth", setting(lab, &cases[0].config, more), &header, plot);
     for (row, place) in places.iter().enumerate() {
         let numbers = columns.iter().map(|(_, values)| values[row].to_string());

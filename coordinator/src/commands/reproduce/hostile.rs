@@ -1,9 +1,9 @@
-//! Hostile workers against aggregators, with and without the keeper's checks.
+//! Hostile workers against aggregators, with and without the aggregation server's checks.
 
 use std::collections::BTreeSet;
 
 use super::{Case, Lab, Page, plot::Plot, setting, statistics::Estimate};
-use crate::simulate::{Behaviour, Outcome, Plan, REGIMES};
+use simulation::{Behaviour, Outcome, Plan, REGIMES};
 
 const AGGREGATORS: [&str; 5] = ["mean", "clip_to_median_norm", "trimmed_mean", "median", "centred_clip"];
 const BEHAVIOURS: [Behaviour; 6] = [
@@ -14,7 +14,7 @@ const BEHAVIOURS: [Behaviour; 6] = [
     Behaviour::Replay,
     Behaviour::Copy,
 ];
-/// The keeper's checks: off, as usual, and with a tighter limit of lengths.
+/// The aggregation server's checks: off, as usual, and with a tighter limit of lengths.
 const CHECKS: [&str; 3] = ["off", "on", "on, norm_limit 3"];
 /// A limit that honest deltas keep with ease.
 const TIGHT: f64 = 3.0;
@@ -74,7 +74,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
             find(key)?.iter().zip(honest).map(|(outcome, honest)| Some(score(outcome)? - score(honest)?));
         Some(Estimate::of(differences.collect::<Option<Vec<_>>>()?))
     };
-    let places: Vec<String> = behaviours.iter().map(|behaviour| behaviour.name().to_owned()).collect();
+    let places: Vec<String> = behaviours.iter().map(|behaviour| behaviour.name()).collect();
     let line = |rule: usize| {
         let value = |behaviour: usize| cost(0, (0, rule, Some((behaviour, 0)))).filter(|e| e.mean < 2.0);
         (0..behaviours.len()).map(value).collect::<Vec<_>>()
@@ -87,7 +87,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         joined: false,
     };
     let more = "One block of one layer, so that all workers' deltas meet in one average, in lockstep; the trimmed mean drops \
-                as many at either end as are hostile. Without checks the keeper takes copies, zeros and any size and \
+                as many at either end as are hostile. Without checks the aggregation server takes copies, zeros and any size and \
                 length. Numbers are the final cross-entropy of one draw minus that of the mean with nobody hostile and \
                 the same seed; \"broken\" is a run that stopped, or is above 8 nats, with any seed.";
     let header = [
@@ -118,7 +118,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         page.rows.push(row);
         for (checks, words) in CHECKS.into_iter().enumerate() {
             for (behaviour, of) in behaviours.iter().enumerate().filter(|(_, of)| tried(**of, checks)) {
-                let mut row = vec![format!("{hostile} of {workers}"), words.into(), of.name().into()];
+                let mut row = vec![format!("{hostile} of {workers}"), words.into(), of.name()];
                 for rule in 0..AGGREGATORS.len() {
                     let estimate = cost(crowd, (crowd, rule, Some((behaviour, checks))));
                     let (of_broken, of_all) = &mut broken[checks];

@@ -17,13 +17,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::ValueEnum;
 
-use crate::{
-    config::RunConfig,
-    data::Dataset,
-    reference,
-    simulate::{self, Outcome, Plan, parallel::map, progress::Progress},
-};
 use page::Page;
+use simulation::{Outcome, Plan, parallel::map};
+
+use super::{progress::Progress, reference, serve::settings::learning_rate, simulate};
+use crate::{config::RunConfig, data::Dataset};
 
 /// One of the experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,13 +41,30 @@ pub enum Experiment {
 }
 
 /// How it is run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
+    /// Seeds, over which means and errors are taken.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
     /// Folder of the page and the plot.
+    #[arg(long, default_value = "docs/reproduction")]
     pub out: PathBuf,
-    /// So small that it only shows that everything works.
+    /// Only show that everything works, in seconds.
+    #[arg(long)]
     pub quick: bool,
+}
+
+/// What the command line says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    experiment: Experiment,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(super) fn command(Arguments { experiment, options }: Arguments) -> anyhow::Result<()> {
+    println!("{}", reproduce(experiment, &options)?.display());
+    Ok(())
 }
 
 /// Runs an experiment and writes `<out>/<name>.md` and `.svg`; gives the page's path.
@@ -143,12 +158,7 @@ impl Lab {
         let mut all = map(work, |(Reference { config, layers, steps }, seed)| {
             let run = config.run_spec(self.dataset.tokenizer.vocabulary());
             let training = &config.training;
-            let rate = engine::learning_rate::LearningRate {
-                peak: training.learning_rate,
-                floor: training.final_learning_rate,
-                warmup_steps: training.warmup_steps,
-                total_steps: training.steps,
-            };
+            let rate = learning_rate(training);
             let shape = training.window_shape();
             let mut train = self.dataset.train_windows(seed, shape, 1)?;
             let validation = self.dataset.validation_windows(shape)?;
@@ -162,6 +172,11 @@ impl Lab {
         .into_iter();
         references.iter().map(|_| all.by_ref().take(self.seeds as usize).collect()).collect()
     }
+}
+
+/// The name of the score with several draws.
+fn many_draws(cases: &[Case]) -> String {
+    cases.first().map_or_else(String::new, |case| format!("{} draws", case.config.rounds.draws))
 }
 
 /// What a page begins its setting with.

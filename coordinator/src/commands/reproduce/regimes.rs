@@ -1,7 +1,8 @@
 //! Regimes: who comes too late, and what it costs.
 
 use super::{Case, Lab, Page, page::holds, plot::Plot, setting, statistics::Estimate};
-use crate::simulate::{Outcome, Plan, REGIMES, Regime};
+use crate::commands::simulate;
+use simulation::{Outcome, Plan, REGIMES, Regime};
 
 /// Regimes tried with learned deadlines too.
 const ADAPTIVE: [&str; 3] = ["wan-tight", "edge-mid", "bad-edge"];
@@ -18,7 +19,8 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     let adaptive = ADAPTIVE.into_iter().filter_map(Regime::named).map(|regime| (regime, true));
     for (regime, adaptive) in plans.chain(adaptive) {
         names.push(format!("{}{}", regime.name, if adaptive { ", adaptive" } else { "" }));
-        let plan = Plan { adaptive, ..Plan::new(regime, 6, 0) };
+        let deadline = adaptive.then(|| simulate::adaptive(&config));
+        let plan = Plan { deadline, ..Plan::new(regime, 6, 0) };
         cases.push(Case { config: config.clone(), plan });
     }
     let outcomes = lab.runs(&cases)?;
@@ -50,7 +52,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         joined: true,
     };
     let more = "Three blocks of one layer, six workers. The regimes' numbers, chosen by us, are in \
-                `coordinator/src/simulate/regime.rs`.";
+                `simulation/src/regime.rs`.";
     let first = format!("one draw after {} rounds", measured[0] / u64::from(config.rounds.local_steps));
     let header = [
         "regime",

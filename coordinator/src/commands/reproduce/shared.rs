@@ -1,7 +1,7 @@
 //! Two workers at each block against one.
 
-use super::{Case, Lab, Page, page::holds, plot::Plot, setting, statistics::Estimate};
-use crate::simulate::{Outcome, Plan, REGIMES};
+use super::{Case, Lab, Page, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
+use simulation::{Outcome, Plan, REGIMES};
 
 pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     let steps = 240;
@@ -12,6 +12,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         cases.push(Case { config, plan: Plan::new(REGIMES[0], workers, 0) });
     }
     let outcomes = lab.runs(&cases)?;
+    let draws = many_draws(&cases);
     let each = |get: &dyn Fn(&protocol::evaluation::Scores) -> f64| -> Vec<Estimate> {
         let of = |seeds: &Vec<Outcome>| Estimate::of(seeds.iter().filter_map(|o| o.scores.as_ref()).map(get));
         outcomes.iter().map(of).collect()
@@ -22,13 +23,13 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         places: names.iter().map(|name| (*name).to_owned()).collect(),
         series: vec![
             ("one draw".into(), one.iter().map(|e| Some(*e)).collect()),
-            ("8 draws".into(), many.iter().map(|e| Some(*e)).collect()),
+            (draws.clone(), many.iter().map(|e| Some(*e)).collect()),
         ],
         joined: false,
     };
     let more = "Three blocks of one layer, in lockstep. Rounds, and with them local steps of a worker, are equal in the \
                 first two rows; the third does as much work in all as the second.";
-    let header = ["workers", "local steps of all", "one draw", "8 draws"];
+    let header = ["workers", "local steps of all", "one draw", draws.as_str()];
     let mut page = Page::new("Blocks shared by workers", setting(lab, &cases[0].config, more), &header, plot);
     for (row, name) in names.iter().enumerate() {
         let steps = outcomes[row].first().map_or(0, |outcome| outcome.local_steps);

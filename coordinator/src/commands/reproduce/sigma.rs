@@ -1,18 +1,19 @@
 //! Ranges of noise: below about 0.5 the target shines through, and the context is not needed to name it.
 
-use super::{Case, Lab, Page, page::holds, plot::Plot, setting, statistics::Estimate};
-use crate::simulate::{Outcome, Plan, Regime};
+use super::{Case, Lab, Page, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
+use simulation::{Outcome, Plan, Regime};
 
 const RANGES: [(f64, f64); 5] = [(0.1, 2.0), (0.2, 2.0), (0.5, 2.0), (1.0, 5.0), (1.0, 10.0)];
 
 pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
-    let lockstep = Regime::named("lockstep").unwrap_or(crate::simulate::REGIMES[0]);
+    let lockstep = Regime::named("lockstep").unwrap_or(simulation::REGIMES[0]);
     let mut cases = Vec::new();
     for (low, high) in RANGES {
         let config = lab.config(3, 3, 500, &format!("sigma_min = {low}\nsigma_max = {high}\n"))?;
         cases.push(Case { config, plan: Plan::new(lockstep, 3, 0) });
     }
     let outcomes = lab.runs(&cases)?;
+    let draws = many_draws(&cases);
     let list = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let each = |get: &dyn Fn(&protocol::evaluation::Scores) -> f64| -> Vec<Estimate> {
         let of = |seeds: &Vec<Outcome>| Estimate::of(seeds.iter().filter_map(|o| o.scores.as_ref()).map(get));
@@ -20,7 +21,7 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     };
     let columns = [
         ("one draw", each(&|s| s.one_draw)),
-        ("8 draws", each(&|s| s.many_draws)),
+        (draws.as_str(), each(&|s| s.many_draws)),
         ("local", each(&|s| list(&s.local))),
         ("local, scrambled", each(&|s| list(&s.scrambled))),
     ];
@@ -35,7 +36,8 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         joined: false,
     };
     let more = "Three blocks of one layer, a worker each, in lockstep. Local and scrambled are means over the blocks.";
-    let header = ["sigma", "one draw from noise", "8 draws", "local (leaky)", "local, context scrambled"];
+    let header =
+        ["sigma", "one draw from noise", draws.as_str(), "local (leaky)", "local, context scrambled"];
     let mut page = Page::new("Ranges of noise", setting(lab, &cases[0].config, more), &header, plot);
     for (row, place) in places.iter().enumerate() {
         let numbers = columns.iter().map(|(_, values)| values[row].to_string());

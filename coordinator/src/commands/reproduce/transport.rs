@@ -1,7 +1,7 @@
 //! Encodings of deltas: bytes against cross-entropy.
 
 use super::{Case, Lab, Page, plot::Plot, setting, statistics::Estimate};
-use crate::simulate::{Outcome, Plan, REGIMES};
+use simulation::{Outcome, Plan, REGIMES};
 
 pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
     let encodings = [

@@ -1,58 +1,72 @@
-//! `cohort simulate`: one regime or all, as a table.
+//! `cohort simulate`: a run of block mode with virtual workers, under one regime or all, as a table.
 
-use std::{io::Write, path::Path};
+mod virtual_run;
+
+use std::{io::Write, path::PathBuf};
 
 use anyhow::Context;
+use protocol::evaluation::Scores;
+use simulation::{Outcome, Plan, REGIMES, Regime, parallel::map};
 
-use super::{Outcome, Plan, REGIMES, Regime, parallel::map, progress::Progress};
-use crate::{config::RunConfig, serve};
+use super::{progress::Progress, serve};
+use crate::config::RunConfig;
+
+pub use virtual_run::{adaptive, dataset, default_run, parse, predict, run};
 
 /// What the command line says.
-#[derive(Debug, Clone)]
-pub struct Options<'a> {
-    /// Without a file, the small default run.
-    pub run: Option<&'a Path>,
-    /// A name, or `all`.
-    pub regime: &'a str,
-    pub workers: Option<u32>,
-    pub rounds: Option<u64>,
-    pub seed: Option<u64>,
-    pub adaptive: bool,
-    pub json: bool,
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The run; without one, a small default run on the built-in dictionary.
+    run: Option<PathBuf>,
+    /// lockstep, mild, wan-tight, wan-mid, wan-loose, edge-mid, bad-edge, bad-edge-loose, or all.
+    #[arg(long, default_value = "all")]
+    regime: String,
+    /// Virtual workers [default: two for each block].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    workers: Option<u32>,
+    /// Rounds, in place of what training.steps comes to.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// Seed of the run and of all chance, in place of training.seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Let the coordinator learn its deadlines from arrivals, in place of the regime's fixed one.
+    #[arg(long)]
+    adaptive: bool,
+    /// Write JSON in place of the table.
+    #[arg(long)]
+    json: bool,
 }
 
-/// Simulates, and writes a table or JSON to `out`.
-///
-/// # Errors
-///
-/// Faults of the run's file, an unknown regime, or a run that cannot go on, in words.
-pub fn simulate(options: &Options<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let regimes: Vec<Regime> = match options.regime {
+/// Simulates, and writes a table or JSON to stdout.
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let regimes: Vec<Regime> = match arguments.regime.as_str() {
         "all" => REGIMES.to_vec(),
         name => vec![Regime::named(name).with_context(|| {
             let names: Vec<&str> = REGIMES.iter().map(|regime| regime.name).collect();
             format!("--regime: there is no regime \"{name}\"; give all or one of {}", names.join(", "))
         })?],
     };
-    let mut config = match options.run {
+    let mut config = match &arguments.run {
         Some(path) => serve::load(Some(path))?,
-        None => super::default_run()?,
+        None => default_run()?,
     };
-    shorten(&mut config, options.rounds);
-    super::check(&config)?;
-    let workers = options.workers.unwrap_or((2 * config.blocks.count).max(1));
+    shorten(&mut config, arguments.rounds);
+    let workers = arguments.workers.unwrap_or((2 * config.blocks.count).max(1));
     let folder = tempfile::tempdir()?;
-    let dataset = super::dataset(&config, folder.path())?;
+    let dataset = dataset(&config, folder.path())?;
     let rounds = config.training.steps.div_ceil(u64::from(config.rounds.local_steps));
     let progress = Progress::new("simulating", rounds * regimes.len() as u64);
-    let seed = options.seed.unwrap_or(config.training.seed);
+    let seed = arguments.seed.unwrap_or(config.training.seed);
+    let deadline = arguments.adaptive.then(|| adaptive(&config));
     let outcomes = map(regimes.clone(), |regime| {
-        let plan = Plan { adaptive: options.adaptive, ..Plan::new(regime, workers, seed) };
-        super::run(&config, &dataset, &plan, |_| progress.step())
+        let plan = Plan { deadline, ..Plan::new(regime, workers, seed) };
+        run(&config, &dataset, &plan, |_| progress.step())
     });
     drop(progress);
     let outcomes = outcomes.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    if options.json {
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
         let all: Vec<_> =
             regimes.iter().zip(&outcomes).map(|(regime, outcome)| json(regime, outcome)).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
@@ -103,7 +117,7 @@ fn table(regimes: &[Regime], outcomes: &[Outcome]) -> String {
         "up, kB"
     );
     for (regime, outcome) in regimes.iter().zip(outcomes) {
-        let score = |get: fn(&protocol::evaluation::Scores) -> f64| {
+        let score = |get: fn(&Scores) -> f64| {
             outcome.scores.as_ref().map_or("-".to_owned(), |scores| format!("{:.3}", get(scores)))
         };
         text += &format!(

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Of so many pieces; may be told from several threads.
-pub struct Progress {
+pub(super) struct Progress {
     what: String,
     total: u64,
     done: AtomicU64,
@@ -16,13 +16,13 @@ pub struct Progress {
 const WIDTH: u64 = 40;
 
 impl Progress {
-    pub fn new(what: &str, total: u64) -> Progress {
+    pub(super) fn new(what: &str, total: u64) -> Progress {
         let shown = std::io::stderr().is_terminal();
         Progress { what: what.into(), total: total.max(1), done: AtomicU64::new(0), shown }
     }
 
     /// One piece more is done.
-    pub fn step(&self) {
+    pub(super) fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if self.shown {
             let filled = (WIDTH * done / self.total).min(WIDTH) as usize;
