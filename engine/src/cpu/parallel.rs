@@ -31,11 +31,11 @@ mod imp {
 
 #[cfg(web)]
 mod imp {
-    pub fn each<T>(items: Vec<T>, work: impl Fn(T)) {
+    pub(crate) fn each<T>(items: Vec<T>, work: impl Fn(T)) {
         items.into_iter().for_each(work);
     }
 
-    pub fn map<T, R>(items: Vec<T>, work: impl Fn(T) -> R) -> Vec<R> {
+    pub(crate) fn map<T, R>(items: Vec<T>, work: impl Fn(T) -> R) -> Vec<R> {
         items.into_iter().map(work).collect()
     }
 }
