@@ -103,3 +103,55 @@ fn frames_of_an_ended_plan_or_step_are_passed_over_in_silence() {
     let mut closed = Relay::closed(4);
     assert_eq!(closed.admit(A, &forward(frame(1))), Ok(Verdict::Stale));
 }
+
+#[test]
+fn a_position_beyond_all_numbers_is_refused_and_not_looked_up() {
+    for hop in [3, 1024, u32::MAX - 1, u32::MAX] {
+        for from in [A, B, C] {
+            assert!(refused(relay().admit(from, &back(frame(hop)))), "{hop}");
+            assert!(refused(relay().admit(from, &forward(frame(hop)))), "{hop}");
+        }
+    }
+}
+
+#[test]
+fn whoever_has_what_it_needs_and_passes_nothing_on_owes_the_next_frame() {
+    let mut relay = relay();
+    let of = |micro_batch, hop| {
+        let mut frame = frame(hop);
+        frame.to.pass = Pass::Train { micro_batch };
+        frame
+    };
+    let mut owing = vec![relay.owing()];
+    for (from, message) in [
+        (A, forward(of(0, 1))),
+        (A, forward(of(1, 1))),
+        (B, forward(of(0, 2))),
+        (C, back(of(0, 1))),
+        (B, back(of(0, 0))),
+        (B, forward(of(1, 2))),
+        (C, back(of(1, 1))),
+        (B, back(of(1, 0))),
+    ] {
+        assert!(relay.admit(from, &message).is_ok());
+        owing.push(relay.owing());
+    }
+    let expected = [A, B, B, C, B, B, C, B].map(Some);
+    assert_eq!(owing[..8], expected);
+    assert_eq!(owing[8], None, "all has been passed on: who owes a report is not known here");
+    assert_eq!(Relay::closed(4).owing(), None);
+}
+
+#[test]
+fn in_a_step_of_validation_only_the_loss_is_owed_by_the_last() {
+    let mut relay = relay();
+    relay.steps = 7;
+    let mut validation = frame(1);
+    validation.to.pass = Pass::Validate { batch: 0 };
+    assert_eq!(relay.owing(), Some(A));
+    assert!(relay.admit(A, &forward(validation.clone())).is_ok());
+    assert_eq!(relay.owing(), Some(B));
+    validation.to.hop = 2;
+    assert!(relay.admit(B, &forward(validation)).is_ok());
+    assert_eq!(relay.owing(), Some(C));
+}

@@ -1,7 +1,5 @@
 //! `cohort`: the coordinator of a run, and the tools around it.
 
-
-
 fn main() -> std::process::ExitCode {
     match coordinator::commands::run() {
         Ok(()) => std::process::ExitCode::SUCCESS,

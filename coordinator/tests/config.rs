@@ -2,13 +2,12 @@
 
 use std::{fs, path::Path};
 
+use control::{block::deadline::DeadlinePolicy, pipeline::plan::Stages};
 use coordinator::{
     config::{ConfigFault, PRESETS, RunConfig, reference},
     data::{corpus::Source, tokenizer::TokenizerKind},
-    plan::Stages,
-    rounds::deadline::DeadlinePolicy,
 };
-use engine::aggregate::{Aggregator, OuterStep};
+use engine::aggregation::{Aggregator, OuterStep};
 use proptest::prelude::*;
 use protocol::{
     delta::DeltaEncoding,

@@ -17,9 +17,14 @@ fn an_experiment_writes_its_page_and_plot() {
     let options = Options { seeds: 2, out: out.path().into(), quick: true };
     let page = reproduce::reproduce(Experiment::Shared, &options).unwrap();
     let text = std::fs::read_to_string(page).unwrap();
-    for part in
-        ["cohort reproduce shared --seeds 2 --quick", "**Expected.**", "**Seen.**", "±", "(shared.svg)", "8 draws"]
-    {
+    for part in [
+        "cohort reproduce shared --seeds 2 --quick",
+        "**Expected.**",
+        "**Seen.**",
+        "±",
+        "(shared.svg)",
+        "8 draws",
+    ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     assert!(std::fs::read_to_string(out.path().join("shared.svg")).unwrap().starts_with("<svg"));

@@ -1,7 +1,7 @@
 //! Times full training steps of a whole model and prints one line of JSON per model.
 //!
-//! `cargo run --release --example bench_step -p engine [-- --device flex] [--repeats 10] [--widths 128,256]
-//! [--layers 4] [--heads 4] [--context 128] [--sequences 8] [--vocabulary 256]`
+//! `cargo run --release --example bench_step -p engine --features flex-simd [-- --device flex] [--repeats 10]
+//! [--widths 128,256] [--layers 4] [--heads 4] [--context 128] [--sequences 8] [--vocabulary 256]`
 
 use std::time::Instant;
 

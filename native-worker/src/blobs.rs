@@ -36,7 +36,9 @@ impl Blobs {
         };
         match Task::spawn(&self.io, exchange).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(PlatformError(format!("the coordinator's store cannot be reached: {error}"))),
+            Ok(Err(error)) => {
+                Err(PlatformError(format!("the coordinator's store cannot be reached: {error}")))
+            }
             Err(error) => Err(PlatformError(error.to_string())),
         }
     }

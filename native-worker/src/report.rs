@@ -59,7 +59,9 @@ fn report(event: SessionEvent) {
             timings.receive,
             timings.send
         ),
-        SessionEvent::DeltaOutcome { round, refused: None } => tracing::info!("round {}: accepted", round + 1),
+        SessionEvent::DeltaOutcome { round, refused: None } => {
+            tracing::info!("round {}: accepted", round + 1)
+        }
         SessionEvent::DeltaOutcome { round, refused: Some(words) } => {
             tracing::warn!("round {}: not taken: {words}", round + 1);
         }

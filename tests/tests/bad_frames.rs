@@ -5,7 +5,10 @@ use futures::{SinkExt, StreamExt};
 use protocol::{
     SUBPROTOCOL, VERSION,
     frame::{self, MAX_FRAME},
-    message::{Address, Hello, Message, Pass, TensorFrame, WorkerKind},
+    message::{
+        Activation, Address, Benchmark, Down, FrameHeader, FromWorker, Header, Heartbeat, Hello, Pass,
+        Refuse, TensorFrame, ToWorker, Up, WorkerKind,
+    },
     refusal::Refusal,
     tensor::encode_floats,
 };
@@ -28,16 +31,16 @@ async fn connect(coordinator: &Coordinator) -> Result<Socket> {
     Ok(socket)
 }
 
-fn hello(protocol: u8) -> Message {
-    Message::Hello(Hello {
+fn hello(protocol: u8) -> FromWorker {
+    FromWorker::Up(Up::Hello(Hello {
         protocol,
         build: "test".to_owned(),
         kind: WorkerKind::Native,
         name: "rude".to_owned(),
-    })
+    }))
 }
 
-fn bytes(message: &Message) -> Result<tungstenite::Message> {
+fn bytes(message: &impl FrameHeader) -> Result<tungstenite::Message> {
     Ok(tungstenite::Message::Binary(frame::encode(message, &[])?.into()))
 }
 
@@ -49,8 +52,8 @@ async fn refusal(socket: &mut Socket) -> Result<Refusal> {
         match message {
             None | Some(Err(_)) | Some(Ok(tungstenite::Message::Close(_))) => break,
             Some(Ok(tungstenite::Message::Binary(bytes))) => match frame::decode(&bytes)?.message {
-                Message::Refuse(refusal) => refused = Some(refusal),
-                Message::Welcome(_) | Message::Benchmark | Message::SnapshotKept { .. } => {}
+                ToWorker::Down(Down::Refuse(Refuse(refusal))) => refused = Some(refusal),
+                ToWorker::Down(Down::Welcome(_) | Down::Benchmark(_) | Down::SnapshotKept(_)) => {}
                 other => bail!("{} instead of a refusal", other.name()),
             },
             Some(Ok(_)) => {}
@@ -111,10 +114,10 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         ("garbage after Hello", vec![bytes(&hello(VERSION))?, garbage()], malformed),
         ("text", vec![tungstenite::Message::Text("hello".into())], malformed),
         ("an endless header", vec![raw(vec![VERSION, 0xff, 0xff, 0xff, 0xff])], malformed),
-        ("no Hello", vec![bytes(&Message::Heartbeat)?], unexpected),
+        ("no Hello", vec![bytes(&FromWorker::Up(Heartbeat {}.into()))?], unexpected),
         (
             "the coordinator's own words",
-            vec![bytes(&hello(VERSION))?, bytes(&Message::Benchmark)?],
+            vec![bytes(&hello(VERSION))?, bytes(&ToWorker::Down(Benchmark {}.into()))?],
             unexpected,
         ),
     ];
@@ -131,7 +134,8 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     let (tensor, payload) = encode_floats(&values, &shape, run.wire)?;
     let to =
         Address { epoch: before.epoch + 1, step: before.step, pass: Pass::Train { micro_batch: 0 }, hop: 1 };
-    let activation = frame::encode(&Message::Activation(TensorFrame { to, tensor }), &payload)?;
+    let activation =
+        frame::encode(&FromWorker::Relayed(Activation(TensorFrame { to, tensor }).into()), &payload)?;
     let messages = vec![bytes(&hello(VERSION))?, raw(activation)];
     let refusal = refused(&coordinator, "a tensor of no plan", messages).await?;
     ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "a tensor of no plan: {refusal:?}");

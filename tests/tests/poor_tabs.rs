@@ -6,8 +6,9 @@ use tests::{Browser, Coordinator, alone, runs::TinyRun, tab::test_id};
 #[tokio::test]
 async fn a_tab_without_webgpu_says_so_and_trains_on_its_processor() -> Result<()> {
     let _alone = alone().await;
-    let coordinator =
-        Coordinator::start(&TinyRun { steps: 100_000, ..TinyRun::default() }.toml(), &[]).await?;
+    // The coordinator answers only to addresses, localhost, and names it was given.
+    let run = TinyRun { steps: 100_000, ..TinyRun::default() }.toml();
+    let coordinator = Coordinator::start(&run, &["--host", "volunteer.test"]).await?;
     let browser = Browser::start().await?;
     // As a phone on the LAN sees it: plain http under another name than localhost, where browsers keep WebGPU off,
     // for the page and for its workers.

@@ -82,7 +82,8 @@ impl platform::Network for Network {
     type Transport = Transport;
 
     async fn connect(&self) -> Result<Transport, PlatformError> {
-        let socket = WebSocket::new_with_str(&self.url, SUBPROTOCOL).map_err(|e| PlatformError(js::words(&e)))?;
+        let socket =
+            WebSocket::new_with_str(&self.url, SUBPROTOCOL).map_err(|e| PlatformError(js::words(&e)))?;
         socket.set_binary_type(BinaryType::Arraybuffer);
         let state = Rc::new(State::default());
         let on_open = Closure::new({

@@ -40,7 +40,11 @@ pub(crate) fn check_run(run: &RunSpec) -> Result<(), String> {
     let limit = LARGEST_TENSOR.min(usize::MAX as u128);
     if largest > limit {
         let gib = |bytes: u128| bytes >> 30;
-        return Err(format!("this run needs a tensor of {} GiB; at most {} are tried", gib(largest), gib(limit)));
+        return Err(format!(
+            "this run needs a tensor of {} GiB; at most {} are tried",
+            gib(largest),
+            gib(limit)
+        ));
     }
     Ok(())
 }

@@ -150,7 +150,7 @@ async fn measure(
     let mut measured =
         profile::measure(run, device, budget, || clock.now()).await.map_err(|error| error.to_string())?;
     // A coarse clock may see no time pass; the planner divides by these.
-    let possible = |seconds: f64| seconds.max(LEAST_SECONDS).min(LONGEST_SECONDS);
+    let possible = |seconds: f64| seconds.clamp(LEAST_SECONDS, LONGEST_SECONDS);
     for pass in [&mut measured.layer, &mut measured.embedding] {
         pass.forward = possible(pass.forward);
         pass.backward = possible(pass.backward);

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{
-    denoiser::BlockError,
-    gpt2::StageError,
-    parameters::ParameterError,
-};
+use engine::{denoiser::BlockError, gpt2::StageError, parameters::ParameterError};
 use protocol::{
     checked::FieldError,
     delta::DeltaError,

@@ -9,10 +9,10 @@
 //! | `session` | connects, and connects again; `backoff` says when |
 //! | `connection` | the handshake, then frames in and work out; `line` carries frames and heartbeats and notices silence, `inbox` holds what has arrived |
 //! | `connection::{measure, pipeline, block}` | the messages of the benchmark and of the two modes |
-//! | `pipeline_task`, `schedule` | pipeline mode: one stage of one plan, and what it does next |
+//! | `pipeline_task`, [`schedule`] | pipeline mode: one stage of one plan, and what it does next |
 //! | `block_task`, `block_state` | block mode: one round, and what is kept between rounds |
 //! | `evaluation_task` | block mode: the whole model on held-out text |
-//! | [`devices`], `link` | the self-benchmark of the device and of its link |
+//! | [`devices`], [`link`] | the self-benchmark of the device and of its link |
 //! | `transfer` | blobs in pieces; `snapshot_cache` keeps the worker's own |
 //! | `checks` | what a run and an assignment must satisfy before they are tried |
 //! | `leave`, `error` | the wish to leave; what goes wrong, and how a session ends |
@@ -31,10 +31,10 @@ mod evaluation_task;
 mod inbox;
 mod leave;
 mod line;
-mod link;
+pub mod link;
 mod pipeline_task;
 pub mod platform;
-mod schedule;
+pub mod schedule;
 mod session;
 mod snapshot_cache;
 mod transfer;

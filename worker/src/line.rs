@@ -60,12 +60,9 @@ impl<'a, T: Transport> Line<'a, T> {
         self.lease_seconds.set(seconds(welcome.lease_ms).max(2.0 * self.heartbeat_seconds.get()));
     }
 
-    pub(crate) async fn send(
-        &self,
-        message: impl Into<FromWorker>,
-        payload: &[u8],
-    ) -> Result<(), Stop> {
-        let bytes = frame::encode(&message.into(), payload).map_err(|error| Stop::failed(error.to_string()))?;
+    pub(crate) async fn send(&self, message: impl Into<FromWorker>, payload: &[u8]) -> Result<(), Stop> {
+        let bytes =
+            frame::encode(&message.into(), payload).map_err(|error| Stop::failed(error.to_string()))?;
         self.sent.set(self.sent.get() + bytes.len() as u64);
         Ok(self.transport.send(bytes).await?)
     }

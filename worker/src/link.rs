@@ -26,7 +26,7 @@ enum Phase {
 
 /// A measurement in progress.
 #[derive(Debug, Clone)]
-pub(crate) struct LinkProbe {
+pub struct LinkProbe {
     phase: Phase,
     number: u32,
     sent_at: f64,
@@ -36,7 +36,8 @@ pub(crate) struct LinkProbe {
 }
 
 impl LinkProbe {
-    pub(crate) fn begin() -> Self {
+    /// A measurement that has not begun.
+    pub fn begin() -> Self {
         Self {
             phase: Phase::RoundTrip { left: ROUND_TRIPS },
             number: 0,
@@ -48,7 +49,7 @@ impl LinkProbe {
     }
 
     /// The probe to send at `now`, in seconds; None when the measurement is done.
-    pub(crate) fn next(&mut self, now: f64) -> Option<Probe> {
+    pub fn next(&mut self, now: f64) -> Option<Probe> {
         self.number += 1;
         self.sent_at = now;
         let (padding, answer) = match self.phase {
@@ -61,7 +62,7 @@ impl LinkProbe {
     }
 
     /// The answer came at `now`. False for one that was not waited for.
-    pub(crate) fn answered(&mut self, number: u32, now: f64) -> bool {
+    pub fn answered(&mut self, number: u32, now: f64) -> bool {
         if number != self.number {
             return false;
         }
@@ -91,7 +92,7 @@ impl LinkProbe {
     }
 
     /// The result, once [`LinkProbe::next`] gives no more.
-    pub(crate) fn result(&self) -> LinkSpeed {
+    pub fn result(&self) -> LinkSpeed {
         let possible = |bytes_per_second: f64| bytes_per_second.clamp(1.0, LINK_RATE);
         LinkSpeed { round_trip_seconds: self.round_trip, up: possible(self.up), down: possible(self.down) }
     }

@@ -205,7 +205,9 @@ impl PipelineTask {
         }
         let seconds = seconds_since(clock, began);
         match op {
-            Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => self.timings.forward += seconds,
+            Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => {
+                self.timings.forward += seconds
+            }
             Op::Loss { .. } | Op::Backward { .. } => self.timings.backward += seconds,
         }
         if self.schedule.trained() && self.reported.is_none() {
@@ -225,11 +227,7 @@ impl PipelineTask {
         }
     }
 
-    async fn report(
-        &mut self,
-        clock: &impl Clock,
-        status: DeviceStatus,
-    ) -> Result<StepReport, TaskError> {
+    async fn report(&mut self, clock: &impl Clock, status: DeviceStatus) -> Result<StepReport, TaskError> {
         let began = clock.now();
         let squared_norm = self.stage.squared_norm().await?;
         self.timings.optimizer += seconds_since(clock, began);
@@ -288,12 +286,7 @@ impl PipelineTask {
     }
 
     /// The gradient of what entered `hop`, for the hop before; none for the first.
-    fn gradient(
-        &self,
-        hop: u32,
-        pass: Pass,
-        gradient: Option<Vec<f32>>,
-    ) -> Result<Vec<Outgoing>, TaskError> {
+    fn gradient(&self, hop: u32, pass: Pass, gradient: Option<Vec<f32>>) -> Result<Vec<Outgoing>, TaskError> {
         let (Some(gradient), Some(before)) = (gradient, hop.checked_sub(1)) else { return Ok(vec![]) };
         Ok(vec![self.floats(|frame| Gradient(frame).into(), before, pass, &gradient)?])
     }

@@ -138,7 +138,11 @@ pub trait Reporter {
 }
 
 /// The outcome of `future`, or None when it takes longer than `seconds`.
-pub(crate) async fn within<T>(clock: &impl Clock, seconds: f64, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(
+    clock: &impl Clock,
+    seconds: f64,
+    future: impl Future<Output = T>,
+) -> Option<T> {
     let late = clock.sleep(seconds);
     pin_mut!(future, late);
     match select(future, late).await {

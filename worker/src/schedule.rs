@@ -9,34 +9,55 @@ use protocol::{message::Pass, spec::Hop};
 
 /// Work for the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     /// Compute the hop's output and send it on.
     Forward {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// Of which pass.
         pass: Pass,
     },
     /// Compute the loss and, in training, go back through the hop at once.
     Loss {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// Of which pass.
         pass: Pass,
     },
+    /// Go back through the hop and send the gradient on.
     Backward {
+        /// Pipeline position whose part computes.
         hop: u32,
+        /// From 0, in the step.
         micro_batch: u32,
     },
 }
 
 /// Why something that arrived cannot be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ScheduleError {
+pub enum ScheduleError {
+    /// It is for a hop that another worker holds.
     #[error("hop {0} is not held here")]
     NotHere(u32),
+    /// It has been here before.
     #[error("{pass:?} arrived twice at hop {hop}")]
-    Twice { hop: u32, pass: Pass },
+    Twice {
+        /// Pipeline position.
+        hop: u32,
+        /// Of which pass.
+        pass: Pass,
+    },
+    /// Its micro-batch is not one of the step.
     #[error("there is no {0:?} in this step")]
     NoSuchPass(Pass),
+    /// A gradient of something that has not left.
     #[error("a gradient for micro-batch {micro_batch} came to hop {hop} before its forward pass was sent")]
-    TooEarly { hop: u32, micro_batch: u32 },
+    TooEarly {
+        /// Pipeline position.
+        hop: u32,
+        /// From 0, in the step.
+        micro_batch: u32,
+    },
 }
 
 #[derive(Debug, Clone, Default)]
@@ -56,7 +77,7 @@ struct HopState {
 
 /// The schedule of one stage in one step.
 #[derive(Debug, Clone)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     hops: BTreeMap<u32, HopState>,
     micro_batches: u32,
     window: u32,
@@ -64,7 +85,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// For a step of `micro_batches`; at most `window` of them between forward and backward.
-    pub(crate) fn new(hops: &[Hop], micro_batches: u32, window: u32) -> Self {
+    pub fn new(hops: &[Hop], micro_batches: u32, window: u32) -> Self {
         let state = |hop: &Hop| HopState { is_head: hop.part.head, ..HopState::default() };
         Self {
             hops: hops.iter().map(|hop| (hop.index, state(hop))).collect(),
@@ -87,7 +108,7 @@ impl Schedule {
     }
 
     /// Tokens or an activation for `hop` arrived.
-    pub(crate) fn input(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
+    pub fn input(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
         if !state.seen_inputs.insert(pass) {
@@ -98,7 +119,7 @@ impl Schedule {
     }
 
     /// Targets for the head at `hop` arrived.
-    pub(crate) fn targets(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
+    pub fn targets(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
         if !state.seen_targets.insert(pass) {
@@ -109,7 +130,7 @@ impl Schedule {
     }
 
     /// The gradient of what left `hop` arrived.
-    pub(crate) fn gradient(&mut self, hop: u32, micro_batch: u32) -> Result<(), ScheduleError> {
+    pub fn gradient(&mut self, hop: u32, micro_batch: u32) -> Result<(), ScheduleError> {
         let pass = Pass::Train { micro_batch };
         self.check(pass)?;
         let state = self.hop(hop)?;
@@ -124,7 +145,7 @@ impl Schedule {
     }
 
     /// The next thing to do, taken as begun; None when something must arrive first.
-    pub(crate) fn next_op(&mut self) -> Option<Op> {
+    pub fn next_op(&mut self) -> Option<Op> {
         self.next_backward()
             .or_else(|| self.next_loss(true))
             .or_else(|| self.next_forward())
@@ -132,7 +153,7 @@ impl Schedule {
     }
 
     /// All backward passes of the step are done.
-    pub(crate) fn trained(&self) -> bool {
+    pub fn trained(&self) -> bool {
         self.hops.values().all(|h| h.done == self.micro_batches)
     }
 

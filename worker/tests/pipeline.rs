@@ -82,7 +82,9 @@ fn a_step_equals_the_same_step_without_a_session() {
             let parameters = ParameterSet::draw(&run.model, &hops, 3, &Device::Cpu);
             let mut stage = engine::gpt2::Stage::new(&run, &hops, &Device::Cpu, parameters).unwrap();
             let shape = [run.sequences as usize, run.context as usize];
-            let ids = |shift: u32| -> Vec<u32> { (0..10u32).map(|i| (3 * i + shift) % run.model.vocabulary).collect() };
+            let ids = |shift: u32| -> Vec<u32> {
+                (0..10u32).map(|i| (3 * i + shift) % run.model.vocabulary).collect()
+            };
             for micro_batch in 0..run.micro_batches {
                 let (pass, tokens) = (Pass::Train { micro_batch }, ids(0));
                 let input = engine::gpt2::HopInput::Tokens(&tokens);
@@ -242,7 +244,13 @@ fn numbers_that_are_not_finite_never_go_out() {
                 Up::Fault(fault) => break fault,
                 Up::StepReport(report) => {
                     assert!(report.squared_norm.is_finite());
-                    peer.send(Apply { epoch: 1, step: next, clip_scale: 1.0, learning_rate: 1e6, snapshot: false });
+                    peer.send(Apply {
+                        epoch: 1,
+                        step: next,
+                        clip_scale: 1.0,
+                        learning_rate: 1e6,
+                        snapshot: false,
+                    });
                     next += 1;
                 }
                 other => panic!("{other:?}"),

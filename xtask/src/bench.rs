@@ -91,7 +91,10 @@ pub fn engine(workspace: &Workspace) -> Result<()> {
     for shape in &SHAPES {
         for (device, backend) in NATIVE {
             let mut command = workspace.cargo();
-            command.args(["run", "--example", "bench_step", "--", "--device", device]).args(arguments(shape));
+            command
+                .args(["run", "--features", "engine/flex-simd", "--example", "bench_step"])
+                .args(["--", "--device", device])
+                .args(arguments(shape));
             rows.extend(measure(&mut command)?.into_iter().map(|row| native(shape, backend, row)));
         }
     }

@@ -118,12 +118,16 @@ pub struct World {
     pub records: Vec<Record>,
     pub points: Vec<u64>,
     pub closed: Vec<(WorkerId, Refusal)>,
+    /// Workers that have sent their delta of a round.
+    pub delivered: BTreeSet<(WorkerId, u64)>,
+    local_steps: u64,
     next: u64,
 }
 
 impl World {
     pub fn new(settings: Settings, rounds: RoundSettings, from: Published) -> Self {
         World {
+            local_steps: u64::from(rounds.local_steps),
             run: BlockRun::new(settings, rounds, from, None, Curve::default()),
             now: Duration::ZERO,
             tasks: BTreeMap::new(),
@@ -137,6 +141,7 @@ impl World {
             records: vec![],
             points: vec![],
             closed: vec![],
+            delivered: BTreeSet::new(),
             next: 1,
         }
     }
@@ -199,7 +204,9 @@ impl World {
                 assert_eq!(task.round, published.round, "a round starts from what is published");
                 assert_eq!(task.base, published.blocks[task.block as usize]);
                 assert_eq!(task.table, published.table);
-                let steps = if task.round + 1 == ROUNDS { LOCAL_STEPS - 3 } else { LOCAL_STEPS };
+                let settings = &self.run.core().settings;
+                let steps =
+                    settings.steps.saturating_sub(task.round * self.local_steps).min(self.local_steps);
                 assert_eq!(task.learning_rates.len() as u64, steps);
                 assert!(
                     self.windows.insert((task.round, slot)),
@@ -216,7 +223,9 @@ impl World {
             block::Action::Average { round, work, updates, checkpoint, totals } => {
                 assert!(self.checks.is_empty(), "a round waits for what is being checked");
                 assert_eq!(round, self.run.published().round);
-                assert_eq!(checkpoint, [1, 3, 5].contains(&round), "every 20 steps, and at the end");
+                if self.run.core().settings.snapshot_every == 20 && !self.run.core().stopping {
+                    assert_eq!(checkpoint, round % 2 == 1, "every 20 steps, and at the end");
+                }
                 assert_eq!(updates.len(), BLOCKS as usize);
                 assert!(totals.accepted as usize >= work.len());
                 self.averages.push((round, work.iter().map(|work| work.worker).collect()));
@@ -250,9 +259,9 @@ impl World {
         self.handle(Event::Gone { worker, why: "closed".into() });
     }
 
-    /// The worker says that its delta is there.
-    pub fn ready(&mut self, worker: WorkerId, round: u64, block: u32) {
-        let ready = DeltaReady {
+    /// What a worker says once its delta is there.
+    pub fn delta(&self, worker: WorkerId, round: u64, block: u32) -> DeltaReady {
+        DeltaReady {
             round,
             block,
             blob: BlobRef::of(format!("{worker} {round}").as_bytes()),
@@ -260,8 +269,12 @@ impl World {
             cross_entropy: 2.0,
             timings: Timings::default(),
             status: DeviceStatus::default(),
-        };
-        self.say(worker, ready);
+        }
+    }
+
+    /// The worker says that its delta is there.
+    pub fn ready(&mut self, worker: WorkerId, round: u64, block: u32) {
+        self.say(worker, self.delta(worker, round, block));
     }
 
     /// The worker's delta for what it was told to do.

@@ -9,7 +9,7 @@ use control::{
     Event, Record, Settings,
     action::Action,
     curve::Curve,
-    pipeline::{self, Half, Manifest, PipelineRun, Relay, plan::Stages},
+    pipeline::{self, Half, Manifest, PipelineRun, Relay, SnapshotPart, plan::Stages},
 };
 use protocol::{
     blob::BlobRef,
@@ -51,6 +51,8 @@ pub struct Peer {
     pub throttle: f64,
     /// It does no work of its own: what it says comes from the test.
     pub idle: bool,
+    /// It does not even measure itself.
+    unmeasured: bool,
 }
 
 /// A run and what is around it: peers, the store, the clock.
@@ -174,14 +176,13 @@ impl World {
         let Some(peer) = self.peers.get_mut(&worker) else { return };
         let mut say = |m| self.said.push_back((worker, m));
         match message {
+            Down::Benchmark(_) if peer.unmeasured => {}
             Down::Benchmark(_) => say(Up::Profile(profile(peer.slow, 0, None))),
             Down::Assign(assign) => {
                 let assignment = assign.0;
                 peer.history = match &assignment.weights {
                     WeightSource::Seed(_) => vec![],
-                    WeightSource::Snapshot(parts) => {
-                        self.store.get(&parts[0].hash.0).cloned().unwrap_or_default()
-                    }
+                    WeightSource::Snapshot(parts) => self.store[&parts[0].hash.0].clone(),
                 };
                 peer.step = assignment.first_step;
                 peer.inputs.clear();
@@ -269,6 +270,22 @@ impl World {
         self.arrive(Peer { slow, throttle: 1.0, idle: true, ..Peer::default() })
     }
 
+    /// A worker that never measures itself.
+    pub fn join_unmeasured(&mut self) -> WorkerId {
+        self.arrive(Peer { unmeasured: true, ..Peer::default() })
+    }
+
+    /// Whether the run knows a worker: it may have said that it leaves.
+    pub fn knows(&self, worker: WorkerId) -> bool {
+        self.run.core().roster.contains(worker)
+    }
+
+    /// A worker that the run does not know any more is gone from here too.
+    pub fn drop_peer(&mut self, worker: WorkerId) {
+        self.peers.remove(&worker);
+        self.said.retain(|(from, _)| *from != worker);
+    }
+
     fn arrive(&mut self, peer: Peer) -> WorkerId {
         let worker = WorkerId(self.next);
         self.next += 1;
@@ -283,15 +300,26 @@ impl World {
         self.handle(Event::Gone { worker, why: "closed".into() });
     }
 
-    /// One thing happens; which one is for `choice` to say. False when nothing is left to happen.
-    pub fn happen(&mut self, choice: usize) -> bool {
-        self.now += Duration::from_millis(100);
+    /// Everybody does what there is to do.
+    pub fn work(&mut self) {
         for worker in self.peers.keys().copied().collect::<Vec<_>>() {
             if !self.peers[&worker].idle {
                 let said = self.work_of(worker);
                 self.said.extend(said.into_iter().map(|message| (worker, message)));
             }
         }
+    }
+
+    /// Takes back the next thing that a worker has said and the run has not heard.
+    pub fn take_said(&mut self, worker: WorkerId) -> Option<Up> {
+        let at = self.said.iter().position(|(from, _)| *from == worker)?;
+        self.said.remove(at).map(|(_, message)| message)
+    }
+
+    /// One thing happens; which one is for `choice` to say. False when nothing is left to happen.
+    pub fn happen(&mut self, choice: usize) -> bool {
+        self.now += Duration::from_millis(100);
+        self.work();
         let total = self.said.len() + self.commits.len();
         if total == 0 {
             return false;
@@ -309,8 +337,20 @@ impl World {
         true
     }
 
+    /// The manifest of this snapshot is written, if all its parts are what they should be.
     pub fn commit(&mut self, steps_done: u64) {
-        self.told(pipeline::Event::Committed { steps_done, state: format!("state of {steps_done}") });
+        let manifest =
+            self.manifests.iter().rev().find(|manifest| manifest.steps_done == steps_done).unwrap();
+        let broken = |part: &&SnapshotPart| !self.store.contains_key(&part.blob.hash.0);
+        let event = match manifest.parts.iter().find(broken) {
+            None => pipeline::Event::Committed { steps_done, state: format!("state of {steps_done}") },
+            Some(part) => pipeline::Event::CommitFailed {
+                steps_done,
+                why: "a part is not there".into(),
+                culprit: Some(part.worker),
+            },
+        };
+        self.told(event);
     }
 
     /// Everything that can happen happens, in order.

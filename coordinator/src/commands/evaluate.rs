@@ -80,7 +80,11 @@ pub(super) enum Report {
 /// # Errors
 ///
 /// A folder without a run or a checkpoint, in words.
-pub(super) fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&str)) -> anyhow::Result<Report> {
+pub(super) fn evaluate(
+    folder: &Path,
+    options: Options,
+    mut told: impl FnMut(&str),
+) -> anyhow::Result<Report> {
     let (config, data_dir) = DataDir::look_into(folder)?;
     let newest = checkpoint::list(&data_dir.checkpoints())?.pop();
     let place = newest.with_context(|| {
@@ -100,7 +104,9 @@ pub(super) fn evaluate(folder: &Path, options: Options, mut told: impl FnMut(&st
         return Ok(Report::Pipeline { step, cross_entropy });
     };
     let all = (0..batches)
-        .map(|batch| measure_batch(&run, &[&weights], &validation, batch, config.training.seed, options.draws))
+        .map(|batch| {
+            measure_batch(&run, &[&weights], &validation, batch, config.training.seed, options.draws)
+        })
         .collect::<Result<Vec<_>, _>>()
         .map_err(anyhow::Error::msg)?;
     let scores = Scores::mean(&all).context("there is no held-out batch to measure on")?;

@@ -12,9 +12,7 @@ use super::{
     run_kinds::{MOST_LAYERS, RunName, StageCount, TextSource},
     section::section,
 };
-use crate::{
-    data::{corpus::Source, tokenizer::TokenizerKind},
-};
+use crate::data::{corpus::Source, tokenizer::TokenizerKind};
 
 /// Steps beyond which a number is surely a slip.
 const MOST_STEPS: u64 = 1_000_000_000;

@@ -197,7 +197,9 @@ impl Tokenizer {
     /// of a vocabulary without line ends.
     pub fn usual_prompt(&self) -> String {
         match &self.0 {
-            Inner::Characters(c) if c.id('\n').is_none() => c.character(0).map(String::from).unwrap_or_default(),
+            Inner::Characters(c) if c.id('\n').is_none() => {
+                c.character(0).map(String::from).unwrap_or_default()
+            }
             _ => "\n".into(),
         }
     }

@@ -29,6 +29,7 @@ use protocol::{
     worker_id::WorkerId,
 };
 use tokio::{runtime::Handle, sync::mpsc};
+use tracing::Instrument;
 
 use super::interpreter::{ModeIo, send};
 use crate::{
@@ -72,6 +73,8 @@ pub(crate) struct BlockIo {
     train: TrainWindows,
     validation: Option<ValidationWindows>,
     orders: mpsc::UnboundedSender<Order>,
+    /// Number and span of the round in progress: what is done for it is logged within.
+    round: (u64, tracing::Span),
 }
 
 /// What the aggregation server is asked for.
@@ -127,21 +130,39 @@ impl BlockIo {
     ) -> anyhow::Result<BlockIo> {
         let (orders, queue) = mpsc::unbounded_channel();
         let run = server.run().clone();
-        let thread =
-            Aggregation { server, setup: setup.clone(), shared: shared.clone(), told: told.clone(), unpublished: None };
+        let thread = Aggregation {
+            server,
+            setup: setup.clone(),
+            shared: shared.clone(),
+            told: told.clone(),
+            unpublished: None,
+        };
         let handle = Handle::current();
         std::thread::Builder::new()
             .name("aggregation".into())
             .spawn(move || handle.block_on(thread.run(queue)))?;
-        Ok(BlockIo { setup, shared, told, run, train, validation, orders })
+        Ok(BlockIo {
+            setup,
+            shared,
+            told,
+            run,
+            train,
+            validation,
+            orders,
+            round: (u64::MAX, tracing::Span::none()),
+        })
     }
 
     fn send_round(&mut self, worker: WorkerId, task: RoundTask, slot: u32) -> anyhow::Result<()> {
+        if self.round.0 != task.round {
+            self.round = (task.round, tracing::info_span!(parent: None, "round", round = task.round));
+        }
+        let _within = self.round.1.clone().entered();
+        tracing::debug!(%worker, block = task.block, "sent");
         let BlockSetup { local_steps, slots, steps, .. } = self.setup;
         let range = local_steps::of_round(task.round, local_steps, steps);
         let count = (range.end - range.start) as u32;
-        let tokens =
-            block_windows::of_round(&mut self.train, task.round, slot, count, local_steps, slots);
+        let tokens = block_windows::of_round(&mut self.train, task.round, slot, count, local_steps, slots);
         let shape = self.train.shape();
         let (windows, payload) = encode_tokens(&tokens, &[count, shape.sequences, shape.context + 1])?;
         self.shared.hub.grant_upload(worker);
@@ -238,18 +259,27 @@ struct Aggregation {
 impl Aggregation {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.recv().await {
-            let event = match order {
-                Order::Check { worker, block, published, blob } => {
-                    let outcome = self.check(worker, block, &published, blob).await;
-                    let traffic = self.shared.hub.take_traffic(worker);
-                    Event::DeltaChecked { worker, round: published.round, outcome, traffic }
-                }
-                Order::Average { round, work, updates, totals, checkpoint } => {
-                    self.average(round, work, updates, totals, checkpoint).await
-                }
+            let number = match &order {
+                Order::Check { published, .. } => published.round,
+                Order::Average { round, .. } => *round,
             };
+            let span = tracing::info_span!("round", round = number);
+            let event = self.obey(order).instrument(span).await;
             if self.told.send(event).is_err() {
                 return;
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order) -> Event {
+        match order {
+            Order::Check { worker, block, published, blob } => {
+                let outcome = self.check(worker, block, &published, blob).await;
+                let traffic = self.shared.hub.take_traffic(worker);
+                Event::DeltaChecked { worker, round: published.round, outcome, traffic }
+            }
+            Order::Average { round, work, updates, totals, checkpoint } => {
+                self.average(round, work, updates, totals, checkpoint).await
             }
         }
     }
@@ -262,7 +292,8 @@ impl Aggregation {
         blob: BlobRef,
     ) -> Result<f64, DeltaRefusal> {
         let unreadable = |why: String| DeltaRefusal::Unreadable { why };
-        let found = self.shared.blobs.length(blob.hash).await.map_err(|error| unreadable(error.to_string()))?;
+        let found =
+            self.shared.blobs.length(blob.hash).await.map_err(|error| unreadable(error.to_string()))?;
         match found {
             Some(bytes) if bytes == blob.bytes => {}
             Some(bytes) => {

@@ -84,8 +84,7 @@ impl<I: ModeIo> Interpreter<I> {
         let mut next_view = tokio::time::Instant::now();
         self.look_for_the_end(&mut over, began.elapsed())?;
         loop {
-            let wake =
-                self.run.wake_at(began.elapsed()).map(|at| tokio::time::Instant::from_std(began + at));
+            let wake = self.run.wake_at(began.elapsed()).map(|at| tokio::time::Instant::from_std(began + at));
             let actions = tokio::select! {
                 event = self.events.recv() => match event {
                     Some(event) => self.run.handle(began.elapsed(), event),

@@ -14,6 +14,7 @@ use protocol::{
     worker_id::WorkerId,
 };
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use super::interpreter::{ModeIo, send};
 use crate::{
@@ -36,12 +37,15 @@ pub(crate) struct PipelineIo {
     /// Snapshots and checkpoints to keep.
     pub(crate) keep: usize,
     pub(crate) tokenizer: SavedTokenizer,
+    /// Of the open step: what is done for it is logged within.
+    pub(crate) step: tracing::Span,
 }
 
 impl ModeIo for PipelineIo {
     type Mode = Pipeline;
 
     fn act(&mut self, action: Action, run: &Run<Pipeline>) -> anyhow::Result<()> {
+        let _within = self.step.clone().entered();
         match action {
             Action::SendBatch { worker, to, half } => {
                 let (tensor, payload) = self.windows(run.micro_batches(), to, half)?;
@@ -53,7 +57,11 @@ impl ModeIo for PipelineIo {
                 send(&self.shared, worker, message, &payload)?;
             }
             Action::Route(relay) => self.shared.hub.route(relay),
-            Action::OpenStep { step } => self.shared.hub.open_step(step),
+            Action::OpenStep { step } => {
+                self.step = tracing::info_span!(parent: None, "step", step);
+                self.step.in_scope(|| tracing::debug!("opened"));
+                self.shared.hub.open_step(step);
+            }
             Action::Commit(manifest) => self.commit(manifest),
             Action::Prune { accepted } => self.prune(accepted),
             Action::FindOwing => {
@@ -99,24 +107,27 @@ impl PipelineIo {
     fn commit(&self, manifest: Manifest) {
         let (shared, told) = (self.shared.clone(), self.told.clone());
         let (data_dir, keep, tokenizer) = (self.data_dir.clone(), self.keep, self.tokenizer.clone());
-        tokio::spawn(async move {
-            let steps_done = manifest.steps_done;
-            let event = match write_snapshot(&shared, data_dir, keep, tokenizer, manifest).await {
-                Ok(state) => Event::Committed { steps_done, state },
-                Err(error) => {
-                    tracing::error!("the snapshot of step {steps_done} could not be kept: {error}");
-                    let culprit = match &error {
-                        SnapshotError::BadPart { worker, .. } => Some(*worker),
-                        SnapshotError::Storage(error) => {
-                            shared.storage.failed(error.as_ref());
-                            None
-                        }
-                    };
-                    Event::CommitFailed { steps_done, why: error.to_string(), culprit }
-                }
-            };
-            let _ = told.send(event);
-        });
+        tokio::spawn(
+            async move {
+                let steps_done = manifest.steps_done;
+                let event = match write_snapshot(&shared, data_dir, keep, tokenizer, manifest).await {
+                    Ok(state) => Event::Committed { steps_done, state },
+                    Err(error) => {
+                        tracing::error!("the snapshot of step {steps_done} could not be kept: {error}");
+                        let culprit = match &error {
+                            SnapshotError::BadPart { worker, .. } => Some(*worker),
+                            SnapshotError::Storage(error) => {
+                                shared.storage.failed(error.as_ref());
+                                None
+                            }
+                        };
+                        Event::CommitFailed { steps_done, why: error.to_string(), culprit }
+                    }
+                };
+                let _ = told.send(event);
+            }
+            .in_current_span(),
+        );
     }
 
     /// Forgets old snapshots, off this thread. What cannot be removed only takes up room.

@@ -16,7 +16,6 @@ use serde_json::json;
 
 use super::{Shared, events, metrics};
 
-
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))

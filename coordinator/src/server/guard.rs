@@ -29,7 +29,9 @@ fn check(headers: &HeaderMap, uri: &Uri, allowed: Option<&[String]>) -> Result<(
         return Err("the request must name its host once");
     };
     if !is_ours(name_of(host), allowed) {
-        return Err("this coordinator is not reached by that host name; use its address, or name it with --host");
+        return Err(
+            "this coordinator is not reached by that host name; use its address, or name it with --host",
+        );
     }
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
@@ -82,7 +84,11 @@ mod tests {
         assert!(passes(&[("host", "[::1]:8080"), ("origin", "http://[::1]:8080")]));
         assert!(passes(&[("host", "localhost:8080"), ("origin", "http://localhost:8080")]));
         assert!(passes(&[("host", "cohort.example"), ("origin", "https://cohort.example")]));
-        assert!(passes(&[("host", "192.168.1.7:8080"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]));
+        assert!(passes(&[
+            ("host", "192.168.1.7:8080"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate")
+        ]));
     }
 
     #[test]
@@ -94,6 +100,10 @@ mod tests {
         assert!(!passes(&[("host", "127.0.0.1:8080"), ("origin", "http://evil.example")]));
         assert!(!passes(&[("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:9090")]));
         assert!(!passes(&[("host", "127.0.0.1:8080"), ("origin", "null")]));
-        assert!(!passes(&[("host", "127.0.0.1:8080"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")]));
+        assert!(!passes(&[
+            ("host", "127.0.0.1:8080"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "cors")
+        ]));
     }
 }

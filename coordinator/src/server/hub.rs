@@ -168,13 +168,8 @@ impl Hub {
     pub(crate) fn connect(&self, worker: WorkerId, token: String, outbox: Outbox, ended: CancellationToken) {
         let mut outboxes = lock(&self.outboxes);
         let counter = Counter::default();
-        let connected = Connected {
-            outbox,
-            token: token.clone(),
-            counter,
-            ended,
-            may_upload: AtomicBool::new(false),
-        };
+        let connected =
+            Connected { outbox, token: token.clone(), counter, ended, may_upload: AtomicBool::new(false) };
         outboxes.insert(worker, connected);
         self.connected.send_replace(outboxes.len());
         lock(&self.tokens).insert(token, worker);

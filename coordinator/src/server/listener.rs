@@ -59,7 +59,8 @@ async fn connection(stream: TcpStream, router: Router, idle: Arc<Idle>) {
         async move {
             // While a request is being answered, down to the last byte of the answer, the connection is not idle.
             drop(lock(&place).take());
-            let response = router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
+            let response =
+                router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
             Ok::<_, Infallible>(response.map(|body| Answer { body, _busy: busy }))
         }
     });

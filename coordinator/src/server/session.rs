@@ -234,7 +234,8 @@ async fn read(
         match message {
             FromWorker::Up(Up::Probe(Probe { number, answer, .. })) => {
                 probes.take(answer)?;
-                let message = ToWorker::from(protocol::message::Down::from(ProbeAnswer { number, padding: answer }));
+                let message =
+                    ToWorker::from(protocol::message::Down::from(ProbeAnswer { number, padding: answer }));
                 let answer = frame::encode(&message, &vec![0; answer as usize])?;
                 // Bounded like relayed frames: who asks for much and reads little is not read.
                 own.send(answer.into()).await;

@@ -68,7 +68,8 @@ where
 {
     let refuse = |words| problem(StatusCode::BAD_REQUEST, words);
     let headers = request.headers();
-    if !has_token(headers, header::CONNECTION, "upgrade") || !has_token(headers, header::UPGRADE, "websocket") {
+    if !has_token(headers, header::CONNECTION, "upgrade") || !has_token(headers, header::UPGRADE, "websocket")
+    {
         let mut response = problem(StatusCode::UPGRADE_REQUIRED, "workers connect here by WebSocket");
         response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         return response;
@@ -157,7 +158,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Bounded<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Bounded<T> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 

@@ -149,7 +149,6 @@ impl DataDir {
         Ok(token)
     }
 
-
     fn config_file(&self) -> PathBuf {
         self.root.join("run.toml")
     }

@@ -8,7 +8,7 @@ use super::{
     round::halves,
     sweep::{Composed, softmax},
 };
-use crate::device::Device;
+use crate::{device::Device, gpt2::check_tokens};
 
 /// Key of what is drawn for `alone`, apart from the sweeps' own draws.
 const ALONE: u64 = 1 << 32;
@@ -48,8 +48,9 @@ pub async fn evaluate(
     yield_now: impl AsyncFn(),
 ) -> Result<Scores, BlockError> {
     let [sequences, tokens] = shape;
-    let (x, y) = halves(windows, tokens);
     let vocabulary = model.vocabulary();
+    check_tokens("an evaluation's windows", windows, sequences * (tokens + 1), vocabulary as u32)?;
+    let (x, y) = halves(windows, tokens);
     let sigmas = model.schedule().one_sweep();
     let highest = sigmas[0];
 
@@ -84,7 +85,7 @@ pub async fn evaluate(
         let logits = replica.denoise(&x, &start, &vec![sigma as f32; sequences], shape).await?;
         alone.push(cross_entropy(&logits, &y, vocabulary));
         let Noise { sigma, eps } = replica.noise(seed, block, shape);
-        let z = model.noised(&y, &sigma, &eps, shape);
+        let z = model.noised(&y, &sigma, &eps, shape)?;
         let logits = replica.denoise(&x, &z, &sigma, shape).await?;
         local.push(cross_entropy(&logits, &y, vocabulary));
         let logits = replica.denoise(&other, &z, &sigma, shape).await?;

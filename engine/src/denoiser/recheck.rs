@@ -111,12 +111,14 @@ pub fn distance(
     sent: &[u8],
     redone: &[Vec<f32>],
 ) -> Result<f64, RecheckError> {
+    let no_such_block = BlockError::NoSuchBlock { block, count: published.blocks.len() as u32 };
+    let base = published.blocks.get(block as usize).ok_or(no_such_block)?;
     let encoding = run.blocks.map_or(DeltaEncoding::F32, |blocks| blocks.delta);
     let lengths: Vec<u32> = redone.iter().map(|tensor| tensor.len() as u32).collect();
     let expectation = DeltaExpectation {
         round: published.round,
         block,
-        base: published.blocks[block as usize].hash,
+        base: base.hash,
         table: published.table.hash,
         encoding,
         lengths: &lengths,

@@ -17,9 +17,10 @@ use super::{BlockError, Replica, noise::NoiseSchedule, pass::cpu::Codes, shapes:
 use crate::{
     cpu::matmul::{Into, Matrix, product},
     device::Device,
-    gpt2::StageError,
+    gpt2::{StageError, check_length, check_tokens},
     init::{normal, random, stream},
     parameters::Quantity,
+    sizes::Sizes,
 };
 
 /// All blocks of a model, ready to be asked.
@@ -82,10 +83,23 @@ impl Composed {
     }
 
     /// `codes[targets] + sigma * eps`, [N, T, d]: what a block sees in training. One sigma a sequence.
-    pub fn noised(&self, targets: &[u32], sigma: &[f32], eps: &[f32], shape: [usize; 2]) -> Vec<f32> {
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Stage`] for input that does not fit.
+    pub fn noised(
+        &self,
+        targets: &[u32],
+        sigma: &[f32],
+        eps: &[f32],
+        shape: [usize; 2],
+    ) -> Result<Vec<f32>, BlockError> {
         let [sequences, tokens] = shape;
-        let sizes = crate::sizes::Sizes { sequences, tokens, width: self.width(), heads: 1 };
-        self.codes.noised(targets, sigma, eps, sizes)
+        let sizes = Sizes { sequences, tokens, width: self.width(), heads: 1 };
+        check_tokens("the targets", targets, sizes.rows(), self.blocks[0].model().vocabulary)?;
+        check_length("the sigmas", sigma.len(), sequences)?;
+        check_length("the noise", eps.len(), sizes.rows() * sizes.width)?;
+        Ok(self.codes.noised(targets, sigma, eps, sizes))
     }
 
     /// The start of a sweep at `sigma`: sqrt(1 + sigma^2) N(0, I), [N, T, d], from counters alone.

@@ -21,7 +21,7 @@ impl ParameterSet {
         let value =
             |shape: &ParameterShape| (0..shape.len()).map(|i| (i % 97) as f32 * 4e-4 - 0.02).collect();
         let values = shapes.iter().map(value).collect();
-        ParameterSet::from_values(shapes, values, device)
+        ParameterSet::untrained(shapes, values, device)
     }
 
     /// Takes what `hops` need from safetensors files that together hold at least that: parts of a snapshot,

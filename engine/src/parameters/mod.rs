@@ -102,7 +102,7 @@ impl ParameterSet {
     /// Draws the initial values of any parameters.
     pub(crate) fn draw_shapes(shapes: Vec<ParameterShape>, seed: u64, device: &Device) -> ParameterSet {
         let values = shapes.iter().map(|shape| shape.draw(seed)).collect();
-        ParameterSet::from_values(shapes, values, device)
+        ParameterSet::untrained(shapes, values, device)
     }
 
     /// Takes any parameters from safetensors files that together hold them.
@@ -171,7 +171,7 @@ impl ParameterSet {
         self.steps_done
     }
 
-    /// The numbers of parameter `index`, flat, row major.
+    /// The numbers of parameter `index`, in the order of [`ParameterSet::shapes`]: flat, row major.
     ///
     /// # Errors
     ///
@@ -220,19 +220,52 @@ impl ParameterSet {
         &mut self.store
     }
 
-    /// Adds `gradient`, flat, to that of parameter `index`; of another length, as far as both go.
-    pub fn add_gradient(&mut self, index: usize, gradient: &[f32]) {
+    /// Adds `gradient`, flat, to that of the parameter called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Missing`] for another name, [`ParameterError::Shape`] for another length.
+    pub fn add_gradient(&mut self, name: &str, gradient: &[f32]) -> Result<(), ParameterError> {
+        let index = self.position(name).ok_or_else(|| ParameterError::Missing(name.into()))?;
+        check_len(&self.shapes[index], gradient)?;
         match &mut self.store {
             Store::Cpu(parameters) => parameters[index].add_gradient(gradient),
             Store::Burn(parameters) => parameters[index].add_gradient(gradient),
         }
+        Ok(())
     }
 
-    /// Parameters of any names and shapes with these values, flat, one for each shape.
-    pub fn from_values(shapes: Vec<ParameterShape>, values: Vec<Vec<f32>>, device: &Device) -> ParameterSet {
+    /// Parameters of any names and shapes, each with its values, flat.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Shape`] for values of another length than their shape's.
+    pub fn from_values(
+        parameters: Vec<(ParameterShape, Vec<f32>)>,
+        device: &Device,
+    ) -> Result<ParameterSet, ParameterError> {
+        parameters.iter().try_for_each(|(shape, values)| check_len(shape, values))?;
+        let (shapes, values) = parameters.into_iter().unzip();
+        Ok(ParameterSet::untrained(shapes, values, device))
+    }
+
+    /// Parameters before their first update; `values` are one for each shape.
+    pub(crate) fn untrained(
+        shapes: Vec<ParameterShape>,
+        values: Vec<Vec<f32>>,
+        device: &Device,
+    ) -> ParameterSet {
         let store = Store::new(values.into_iter().map(|value| Loaded { value, moments: None }), device);
         ParameterSet { shapes, store, steps_done: 0, adam_steps: 0 }
     }
+}
+
+fn check_len(shape: &ParameterShape, values: &[f32]) -> Result<(), ParameterError> {
+    if values.len() == shape.len() {
+        return Ok(());
+    }
+    let (found, expected) = (vec![values.len()], shape.shape.clone());
+    Err(ParameterError::Shape { name: shape.name.clone(), found, expected })
 }
 
 impl Store {

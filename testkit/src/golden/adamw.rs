@@ -62,23 +62,26 @@ pub(super) async fn check(
     report: &mut Report,
 ) -> Result<(), GoldenError> {
     let vectors: Vectors = files::json(source, FILE)?;
-    let lookup = |map: &BTreeMap<String, Vec<f32>>, name: &str| {
-        map.get(name).cloned().ok_or_else(|| GoldenError::Malformed {
-            file: FILE.into(),
-            reason: format!("`{name}` is missing"),
-        })
+    let malformed = |name: &str| GoldenError::Malformed {
+        file: FILE.into(),
+        reason: format!("`{name}` is missing, or not of its shape"),
     };
+    let lookup =
+        |map: &BTreeMap<String, Vec<f32>>, name: &str| map.get(name).cloned().ok_or_else(|| malformed(name));
     let shapes: Vec<ParameterShape> = vectors
         .shapes
         .iter()
         .map(|(name, shape)| ParameterShape { name: name.clone(), shape: shape.clone(), start: Start::Zeros })
         .collect();
-    let values = shapes.iter().map(|s| lookup(&vectors.start, &s.name)).collect::<Result<_, _>>()?;
+    let start = shapes
+        .iter()
+        .map(|shape| Ok((shape.clone(), lookup(&vectors.start, &shape.name)?)))
+        .collect::<Result<_, GoldenError>>()?;
     let optimizer = vectors.adamw.spec();
-    let mut set = ParameterSet::from_values(shapes.clone(), values, device);
+    let mut set = ParameterSet::from_values(start, device)?;
     for (number, step) in vectors.steps.iter().enumerate() {
-        for (index, shape) in shapes.iter().enumerate() {
-            set.add_gradient(index, &lookup(&step.grads, &shape.name)?);
+        for ParameterShape { name, .. } in &shapes {
+            set.add_gradient(name, &lookup(&step.grads, name)?)?;
         }
         let norm = libm::sqrt(set.squared_norm().await?);
         report.note("AdamW: norm", (norm - step.norm).abs(), tolerances.norm * step.norm.max(1e-30), || {
@@ -96,7 +99,8 @@ pub(super) async fn check(
                 ("AdamW: v", Quantity::SecondMoment, &step.v),
             ];
             for (kind, quantity, golden) in quantities {
-                let golden = golden.get(&shape.name).map(Vec::as_slice).unwrap_or_default();
+                let golden = golden.get(&shape.name).filter(|golden| golden.len() == shape.len());
+                let golden = golden.ok_or_else(|| malformed(&shape.name))?;
                 let found = set.read(index, quantity).await?;
                 for (place, (found, golden)) in found.iter().zip(golden).enumerate() {
                     let difference = (f64::from(*found) - golden).abs();

@@ -156,7 +156,7 @@ impl Set<'_> {
         let eps = self.train.floats("eps")?;
 
         let model = Composed::new(self.replicas()?).await.map_err(&failed)?;
-        let z = model.noised(y, sigma, eps, self.shape());
+        let z = model.noised(y, sigma, eps, self.shape()).map_err(&failed)?;
         let h0 = replica.layer_input(x, &z, sigma, self.shape()).await.map_err(&failed)?;
         relative(report, "block: h0", &h0, self.train.floats(&format!("b{b}.h0"))?, t.entry, place);
         let (zhat, logits) = replica.outcome(x, &z, sigma, self.shape()).await.map_err(&failed)?;

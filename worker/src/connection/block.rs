@@ -39,7 +39,11 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
         }
     }
 
-    async fn begin_round(&mut self, round: Round, payload: &[u8]) -> Result<Result<BlockTask, TaskError>, Stop> {
+    async fn begin_round(
+        &mut self,
+        round: Round,
+        payload: &[u8],
+    ) -> Result<Result<BlockTask, TaskError>, Stop> {
         let Some(device) = self.device.clone() else { return Ok(Err(TaskError::NotMeasured)) };
         let Round { task, windows: tensor } = round;
         let (sequences, context) = (self.welcome.run.sequences, self.welcome.run.context);

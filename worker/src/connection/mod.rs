@@ -148,7 +148,8 @@ async fn handshake<T: crate::platform::Transport>(line: &Line<'_, T>, hello: Hel
 }
 
 fn read(bytes: &[u8]) -> Result<Frame<'_, ToWorker>, Stop> {
-    frame::decode(bytes).map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
+    frame::decode(bytes)
+        .map_err(|error| Stop::failed(format!("the coordinator cannot be understood: {error}")))
 }
 
 fn unexpected(message: &impl Header) -> Stop {

@@ -23,7 +23,9 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
     pub(super) async fn assign(&mut self, assignment: Assignment) -> Result<(), Stop> {
         let epoch = assignment.epoch;
         self.pipeline = None;
-        let Some(device) = self.device.clone() else { return self.fault(epoch, &TaskError::NotMeasured).await };
+        let Some(device) = self.device.clone() else {
+            return self.fault(epoch, &TaskError::NotMeasured).await;
+        };
         let hops = assignment.hops.clone();
         self.tell(SessionEvent::Loading { epoch, hops: hops.clone() });
         let mut files = Vec::new();
@@ -138,7 +140,10 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
     }
 
     /// A part of a snapshot is stored. Where it is not, the snapshot stays incomplete: another connection may help.
-    pub(super) async fn snapshot_stored(&mut self, done: Result<SnapshotReady, TransferError>) -> Result<(), Stop> {
+    pub(super) async fn snapshot_stored(
+        &mut self,
+        done: Result<SnapshotReady, TransferError>,
+    ) -> Result<(), Stop> {
         self.line.say(done?).await
     }
 

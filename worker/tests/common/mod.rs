@@ -157,7 +157,14 @@ pub fn play_on<T: 'static>(devices: Devices, script: impl AsyncFnOnce(World) -> 
             break;
         }
         let ended = end.borrow().is_some();
-        let events = || world.events.borrow().iter().map(|(at, event)| format!("{at:9.3} {event:?}\n")).collect::<String>();
+        let events = || {
+            world
+                .events
+                .borrow()
+                .iter()
+                .map(|(at, event)| format!("{at:9.3} {event:?}\n"))
+                .collect::<String>()
+        };
         assert!(time.advance(), "nothing can happen any more; session ended: {ended}\n{}", events());
         assert!(time.now() < LIMIT, "it goes on for ever; session ended: {ended}\n{}", events());
     }

@@ -1,6 +1,6 @@
 //! As many layers in fewer blocks, beside autoregressive models that did as much work.
 
-use super::{Case, Lab, Page, Reference, page::holds, plot::Plot, setting, many_draws, statistics::Estimate};
+use super::{Case, Lab, Page, Reference, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
 use crate::commands::reference::equal_steps;
 use simulation::{Outcome, Plan, REGIMES};
 

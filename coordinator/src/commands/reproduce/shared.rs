@@ -1,6 +1,6 @@
 //! Two workers at each block against one.
 
-use super::{Case, Lab, Page, page::holds, plot::Plot, setting, many_draws, statistics::Estimate};
+use super::{Case, Lab, Page, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
 use simulation::{Outcome, Plan, REGIMES};
 
 pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {

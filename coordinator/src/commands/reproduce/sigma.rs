@@ -1,6 +1,6 @@
 //! Ranges of noise: below about 0.5 the target shines through, and the context is not needed to name it.
 
-use super::{Case, Lab, Page, page::holds, plot::Plot, setting, many_draws, statistics::Estimate};
+use super::{Case, Lab, Page, many_draws, page::holds, plot::Plot, setting, statistics::Estimate};
 use simulation::{Outcome, Plan, Regime};
 
 const RANGES: [(f64, f64); 5] = [(0.1, 2.0), (0.2, 2.0), (0.5, 2.0), (1.0, 5.0), (1.0, 10.0)];
@@ -36,7 +36,8 @@ pub(super) fn run(lab: &Lab) -> anyhow::Result<Page> {
         joined: false,
     };
     let more = "Three blocks of one layer, a worker each, in lockstep. Local and scrambled are means over the blocks.";
-    let header = ["sigma", "one draw from noise", draws.as_str(), "local (leaky)", "local, context scrambled"];
+    let header =
+        ["sigma", "one draw from noise", draws.as_str(), "local (leaky)", "local, context scrambled"];
     let mut page = Page::new("Ranges of noise", setting(lab, &cases[0].config, more), &header, plot);
     for (row, place) in places.iter().enumerate() {
         let numbers = columns.iter().map(|(_, values)| values[row].to_string());

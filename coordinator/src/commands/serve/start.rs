@@ -115,7 +115,8 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     });
     let pages = Pages { view, curve, points };
     let log = EventLog::open(&data_dir.event_log())?;
-    let up = Up { config, dataset, data_dir: data_dir.clone(), shared: shared.clone(), resume: options.resume };
+    let up =
+        Up { config, dataset, data_dir: data_dir.clone(), shared: shared.clone(), resume: options.resume };
     let curve = Curve::new(past.curve);
     let (ended, over) = oneshot::channel();
     let address = listener.local_addr()?;
@@ -221,8 +222,7 @@ impl Up {
             0 => None,
             _ => Some(dataset.validation_windows(shape)?),
         };
-        let settings =
-            settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
+        let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
         let manifest = match resume {
             true => snapshots::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
             false => None,
@@ -230,7 +230,8 @@ impl Up {
         let run = PipelineRun::new(settings, config.pipeline.stages, manifest, curve);
         let keep = config.snapshots.keep as usize;
         let tokenizer = dataset.tokenizer.save();
-        Ok((run, PipelineIo { shared, told, train, validation, data_dir, keep, tokenizer }))
+        let step = tracing::Span::none();
+        Ok((run, PipelineIo { shared, told, train, validation, data_dir, keep, tokenizer, step }))
     }
 
     async fn block(
@@ -246,8 +247,7 @@ impl Up {
             0 => None,
             _ => Some(dataset.validation_windows(shape)?),
         };
-        let settings =
-            settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
+        let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
         let run = settings.run.clone();
         let rules = config.rounds.rules(training.learning_rate);
         let manifest = match resume {

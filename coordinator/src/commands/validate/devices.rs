@@ -10,7 +10,6 @@ use protocol::{
 };
 use serde::Deserialize;
 
-
 /// Backward passes compute twice what forward passes do: the gradient of the input and that of the weights.
 const BACKWARD: f64 = 2.0;
 

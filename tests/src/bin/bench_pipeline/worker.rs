@@ -1,22 +1,23 @@
-//! A worker that waits where another computes: the engine's own schedule and link probe, real frames of real size.
+//! A worker that waits where another computes: the session's own schedule and link probe, real frames of real size.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, bail};
-use engine::session::{
-    link::LinkProbe,
-    schedule::{Op, Schedule},
-};
 use protocol::{
     VERSION, frame,
     message::{
-        Address, Hello, Message, Pass, PassSeconds, Profile, StepReport, TensorFrame, Timings, Vitals,
-        WorkerKind,
+        Activation, Address, Assign, DeviceStatus, Down, FromWorker, Gradient, Hello, Pass, PassSeconds,
+        ProbeAnswer, Profile, Ready, Refuse, Relayed, StepReport, Targets, TensorFrame, Timings, ToWorker,
+        Tokens, Up, WorkerKind,
     },
     spec::{Assignment, Backend, Hop, RunSpec},
     tensor::{TensorMeta, encode_floats},
 };
 use tokio::time::{Instant, sleep_until};
+use worker::{
+    link::LinkProbe,
+    schedule::{Op, Schedule},
+};
 
 use super::shaped::{Link, Shaped};
 
@@ -54,7 +55,7 @@ impl Emulated {
         let socket = Shaped::connect(url, link, seed).await?;
         let hello =
             Hello { protocol: VERSION, build: "bench".into(), kind: WorkerKind::Native, name: name.into() };
-        socket.send(frame::encode(&Message::Hello(hello), &[])?).await?;
+        socket.send(frame::encode(&FromWorker::Up(hello.into()), &[])?).await?;
         Ok(Self { socket, speed, began: Instant::now(), run: None, work: None })
     }
 
@@ -78,34 +79,35 @@ impl Emulated {
         }
     }
 
-    async fn say(&self, message: &Message, payload: &[u8]) -> Result<()> {
-        self.socket.send(frame::encode(message, payload)?).await
+    async fn say(&self, message: impl Into<FromWorker>, payload: &[u8]) -> Result<()> {
+        self.socket.send(frame::encode(&message.into(), payload)?).await
     }
 
     async fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let message = frame::decode(bytes)?.message;
         match message {
-            Message::Welcome(welcome) => self.run = Some(welcome.run),
-            Message::Benchmark => self.profile().await?,
-            Message::Assign(assignment) => self.assign(assignment).await?,
-            Message::Tokens(TensorFrame { to, .. }) | Message::Activation(TensorFrame { to, .. }) => {
+            ToWorker::Down(Down::Welcome(welcome)) => self.run = Some(welcome.run),
+            ToWorker::Down(Down::Benchmark(_)) => self.profile().await?,
+            ToWorker::Down(Down::Assign(Assign(assignment))) => self.assign(assignment).await?,
+            ToWorker::Down(Down::Tokens(Tokens(TensorFrame { to, .. })))
+            | ToWorker::Relayed(Relayed::Activation(Activation(TensorFrame { to, .. }))) => {
                 if let Some(work) = self.work.as_mut().filter(|w| w.is_now(to)) {
                     work.schedule.input(to.hop, to.pass)?;
                 }
             }
-            Message::Targets(TensorFrame { to, .. }) => {
+            ToWorker::Down(Down::Targets(Targets(TensorFrame { to, .. }))) => {
                 if let Some(work) = self.work.as_mut().filter(|w| w.is_now(to)) {
                     work.schedule.targets(to.hop, to.pass)?;
                 }
             }
-            Message::Gradient(TensorFrame { to, .. }) => {
+            ToWorker::Relayed(Relayed::Gradient(Gradient(TensorFrame { to, .. }))) => {
                 if let (Some(work), Pass::Train { micro_batch }) =
                     (self.work.as_mut().filter(|w| w.is_now(to)), to.pass)
                 {
                     work.schedule.gradient(to.hop, micro_batch)?;
                 }
             }
-            Message::Apply(apply) => {
+            ToWorker::Down(Down::Apply(apply)) => {
                 if let Some(work) = &mut self.work {
                     work.step = apply.step + 1;
                     work.timings = Timings::default();
@@ -113,8 +115,8 @@ impl Emulated {
                     work.schedule = work.fresh();
                 }
             }
-            Message::Revoke { .. } => self.work = None,
-            Message::Refuse(refusal) => bail!("refused: {refusal}"),
+            ToWorker::Down(Down::Revoke(_)) => self.work = None,
+            ToWorker::Down(Down::Refuse(Refuse(refusal))) => bail!("refused: {refusal}"),
             _ => {}
         }
         Ok(())
@@ -123,10 +125,11 @@ impl Emulated {
     async fn profile(&mut self) -> Result<()> {
         let mut probe = LinkProbe::begin();
         while let Some(ask) = probe.next(self.began.elapsed().as_secs_f64()) {
-            self.say(&Message::Probe(ask), &vec![0; ask.padding as usize]).await?;
+            self.say(Up::from(ask), &vec![0; ask.padding as usize]).await?;
             loop {
                 let bytes = self.socket.receive().await?;
-                if let Message::ProbeAnswer { number, .. } = frame::decode(&bytes)?.message
+                if let ToWorker::Down(Down::ProbeAnswer(ProbeAnswer { number, .. })) =
+                    frame::decode(&bytes)?.message
                     && probe.answered(number, self.began.elapsed().as_secs_f64())
                 {
                     break;
@@ -144,7 +147,7 @@ impl Emulated {
             head_seconds: self.speed.head,
             link: Some(probe.result()),
         };
-        self.say(&Message::Profile(profile), &[]).await
+        self.say(Up::from(profile), &[]).await
     }
 
     async fn assign(&mut self, assignment: Assignment) -> Result<()> {
@@ -164,7 +167,7 @@ impl Emulated {
         };
         work.schedule = work.fresh();
         self.work = Some(work);
-        self.say(&Message::Ready { epoch }, &[]).await
+        self.say(Up::from(Ready { epoch }), &[]).await
     }
 
     async fn perform(&mut self, op: Op) -> Result<()> {
@@ -178,23 +181,23 @@ impl Emulated {
         let (seconds, message) = match op {
             Op::Forward { pass, .. } => {
                 work.timings.forward += layers * forward;
-                (layers * forward, work.frame(Message::Activation, hop + 1, pass))
+                (layers * forward, work.frame(activation, hop + 1, pass))
             }
             Op::Backward { micro_batch, .. } => {
                 work.timings.backward += layers * backward;
                 let pass = Pass::Train { micro_batch };
-                (layers * backward, hop.checked_sub(1).and_then(|to| work.frame(Message::Gradient, to, pass)))
+                (layers * backward, hop.checked_sub(1).and_then(|to| work.frame(gradient, to, pass)))
             }
             Op::Loss { pass, .. } => {
                 work.timings.forward += layers * forward;
                 work.timings.backward += layers * backward + self.speed.head;
                 let seconds = layers * (forward + backward) + self.speed.head;
-                (seconds, hop.checked_sub(1).and_then(|to| work.frame(Message::Gradient, to, pass)))
+                (seconds, hop.checked_sub(1).and_then(|to| work.frame(gradient, to, pass)))
             }
         };
         sleep_until(Instant::now() + Duration::from_secs_f64(seconds)).await;
         if let (Some(message), Some(work)) = (message, &self.work) {
-            self.say(&message, &work.tensor.1).await?;
+            self.say(message, &work.tensor.1).await?;
         }
         let Some(work) = &mut self.work else { return Ok(()) };
         if work.schedule.trained() && !work.reported {
@@ -206,9 +209,9 @@ impl Emulated {
                 squared_norm: 1.0,
                 losses: vec![1.0; losses as usize],
                 timings: work.timings,
-                vitals: Vitals::default(),
+                status: DeviceStatus::default(),
             };
-            self.say(&Message::StepReport(report), &[]).await?;
+            self.say(Up::from(report), &[]).await?;
         }
         Ok(())
     }
@@ -223,8 +226,16 @@ impl Work {
         to.epoch == self.assignment.epoch && to.step == self.step
     }
 
-    fn frame(&self, kind: fn(TensorFrame) -> Message, hop: u32, pass: Pass) -> Option<Message> {
+    fn frame(&self, kind: fn(TensorFrame) -> Relayed, hop: u32, pass: Pass) -> Option<Relayed> {
         let to = Address { epoch: self.assignment.epoch, step: self.step, pass, hop };
         Some(kind(TensorFrame { to, tensor: self.tensor.0.clone() }))
     }
+}
+
+fn activation(frame: TensorFrame) -> Relayed {
+    Relayed::Activation(Activation(frame))
+}
+
+fn gradient(frame: TensorFrame) -> Relayed {
+    Relayed::Gradient(Gradient(frame))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use protocol::{
     frame,
-    message::{Address, Message, Pass, TensorFrame},
+    message::{Activation, Address, FromWorker, Gradient, Pass, Relayed, TensorFrame, ToWorker},
     tensor::{Encoding, TensorMeta, encode_floats},
 };
 
@@ -126,17 +126,17 @@ impl Step {
         let tensor =
             TensorFrame { to: self.address(micro_batch, direction), tensor: self.payload.meta.clone() };
         let message = match direction {
-            Direction::Forward => Message::Activation(tensor),
-            Direction::Back => Message::Gradient(tensor),
+            Direction::Forward => Relayed::Activation(Activation(tensor)),
+            Direction::Back => Relayed::Gradient(Gradient(tensor)),
         };
-        Ok(frame::encode(&message, &self.payload.bytes)?)
+        Ok(frame::encode(&FromWorker::Relayed(message), &self.payload.bytes)?)
     }
 
     /// Whether this is that frame, as far as its header says.
-    pub fn is(&self, message: &Message, micro_batch: u32, direction: Direction) -> bool {
+    pub fn is(&self, message: &ToWorker, micro_batch: u32, direction: Direction) -> bool {
         let tensor = match (message, direction) {
-            (Message::Activation(tensor), Direction::Forward) => tensor,
-            (Message::Gradient(tensor), Direction::Back) => tensor,
+            (ToWorker::Relayed(Relayed::Activation(Activation(tensor))), Direction::Forward) => tensor,
+            (ToWorker::Relayed(Relayed::Gradient(Gradient(tensor))), Direction::Back) => tensor,
             _ => return false,
         };
         tensor.to == self.address(micro_batch, direction)

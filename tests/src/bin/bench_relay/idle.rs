@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use protocol::{SUBPROTOCOL, message::Message};
+use protocol::{
+    SUBPROTOCOL,
+    message::{Down, Header, ToWorker},
+};
 use serde_json::{Value, json};
 use tests::Coordinator;
 use tokio::{
@@ -92,7 +95,7 @@ async fn session(url: &str) -> Result<Option<Peer>> {
     };
     let (peer, heard) = timeout(LIMIT, joining).await.context("a session is not answered")??;
     match heard {
-        Ok(Message::Welcome(_)) => Ok(Some(peer)),
+        Ok(ToWorker::Down(Down::Welcome(_))) => Ok(Some(peer)),
         Ok(other) => bail!("{} instead of Welcome", other.name()),
         Err(_) => Ok(None),
     }

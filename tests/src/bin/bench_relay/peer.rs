@@ -8,7 +8,10 @@ use futures::{
 use protocol::{
     SUBPROTOCOL, VERSION,
     frame::{self, MAX_FRAME},
-    message::{Hello, Message, PassSeconds, Profile, StepReport, Timings, Vitals, WorkerKind},
+    message::{
+        Assign, DeviceStatus, Down, FromWorker, Header, Hello, PassSeconds, Profile, Ready, Refuse,
+        StepReport, Timings, ToWorker, Up, WorkerKind,
+    },
     spec::{Assignment, Backend},
 };
 use tokio::net::TcpStream;
@@ -56,8 +59,8 @@ impl Peer {
         Ok(Self { sink: Sink(sink), stream: Stream(stream) })
     }
 
-    pub async fn say(&mut self, message: &Message) -> Result<()> {
-        self.sink.send(frame::encode(message, &[])?).await
+    pub async fn say(&mut self, message: impl Into<Up>) -> Result<()> {
+        self.sink.send(frame::encode(&FromWorker::Up(message.into()), &[])?).await
     }
 
     pub async fn hello(&mut self) -> Result<()> {
@@ -67,14 +70,15 @@ impl Peer {
             kind: WorkerKind::Native,
             name: "bench".to_owned(),
         };
-        self.say(&Message::Hello(hello)).await
+        self.say(hello).await
     }
 
     /// Joins a run, with times that are made up.
     pub async fn join(url: &str) -> Result<Self> {
         let mut peer = Self::connect(url).await?;
         peer.hello().await?;
-        peer.stream.find("Benchmark", |message| matches!(message, Message::Benchmark).then_some(())).await?;
+        let asked = |message| matches!(message, ToWorker::Down(Down::Benchmark(_))).then_some(());
+        peer.stream.find("Benchmark", asked).await?;
         let pass = PassSeconds { forward: 0.01, backward: 0.02 };
         let profile = Profile {
             backend: Backend::Cpu,
@@ -86,18 +90,18 @@ impl Peer {
             head_seconds: 0.01,
             link: None,
         };
-        peer.say(&Message::Profile(profile)).await?;
+        peer.say(profile).await?;
         Ok(peer)
     }
 
     /// Takes its stage, without any weights.
     pub async fn load(&mut self) -> Result<Assignment> {
         let assigned = |message| match message {
-            Message::Assign(assignment) => Some(assignment),
+            ToWorker::Down(Down::Assign(Assign(assignment))) => Some(assignment),
             _ => None,
         };
         let assignment = self.stream.find("Assign", assigned).await?;
-        self.say(&Message::Ready { epoch: assignment.epoch }).await?;
+        self.say(Ready { epoch: assignment.epoch }).await?;
         Ok(assignment)
     }
 
@@ -109,9 +113,9 @@ impl Peer {
             squared_norm: 1.0,
             losses: vec![1.0; losses as usize],
             timings: Timings::default(),
-            vitals: Vitals::default(),
+            status: DeviceStatus::default(),
         };
-        self.say(&Message::StepReport(report)).await
+        self.say(report).await
     }
 }
 
@@ -123,11 +127,11 @@ impl Sink {
 
 impl Stream {
     /// The next message; refusals and the end of the connection are errors.
-    pub async fn hear(&mut self) -> Result<Message> {
+    pub async fn hear(&mut self) -> Result<ToWorker> {
         loop {
             match self.0.next().await.context("the connection was closed")?? {
                 tungstenite::Message::Binary(bytes) => match frame::decode(&bytes)?.message {
-                    Message::Refuse(refusal) => bail!("refused: {refusal}"),
+                    ToWorker::Down(Down::Refuse(Refuse(refusal))) => bail!("refused: {refusal}"),
                     message => return Ok(message),
                 },
                 tungstenite::Message::Close(_) => bail!("the connection was closed"),
@@ -137,10 +141,10 @@ impl Stream {
     }
 
     /// Skips messages until `find` finds something in one.
-    pub async fn find<T>(&mut self, what: &str, find: impl Fn(Message) -> Option<T>) -> Result<T> {
+    pub async fn find<T>(&mut self, what: &str, find: impl Fn(ToWorker) -> Option<T>) -> Result<T> {
         loop {
             let message = self.hear().await.with_context(|| format!("waiting for {what}"))?;
-            if matches!(message, Message::Revoke { .. } | Message::Drain { .. }) {
+            if matches!(message, ToWorker::Down(Down::Revoke(_) | Down::Drain(_))) {
                 bail!("{} instead of {what}", message.name());
             }
             if let Some(found) = find(message) {

@@ -1,7 +1,7 @@
 //! Two peers, with the coordinator or the forwarder between them.
 
 use anyhow::{Result, ensure};
-use protocol::message::{Address, Message};
+use protocol::message::{Address, Down, Targets, ToWorker, Tokens};
 use tests::Coordinator;
 use tokio::try_join;
 
@@ -88,7 +88,9 @@ impl Route {
 async fn batches(stream: &mut Stream, count: u32, wanted: impl Fn(&Address) -> bool) -> Result<()> {
     for _ in 0..count {
         let batch = |message| match message {
-            Message::Tokens(batch) | Message::Targets(batch) => wanted(&batch.to).then_some(()),
+            ToWorker::Down(Down::Tokens(Tokens(batch)) | Down::Targets(Targets(batch))) => {
+                wanted(&batch.to).then_some(())
+            }
             _ => None,
         };
         stream.find("the step's tokens", batch).await?;
