@@ -4,11 +4,13 @@
 
 pub mod api;
 pub mod browser;
+pub mod client;
 pub mod cohort;
 pub mod coordinator;
 pub mod curves;
 pub mod process;
 pub mod proxy;
+pub mod resources;
 pub mod runs;
 pub mod shaped_proxy;
 pub mod tab;
@@ -18,6 +20,7 @@ pub mod weights;
 pub mod worker;
 
 pub use browser::Browser;
+pub use client::Client;
 pub use coordinator::Coordinator;
 pub use tab::Tab;
 pub use wait::{LIMIT, wait_until};

@@ -1,65 +1,26 @@
 //! Workers that speak wrongly get a typed refusal and a closed connection, and disturb nobody else.
 
-use anyhow::{Context, Result, bail, ensure};
-use futures::{SinkExt, StreamExt};
+use anyhow::{Context, Result, ensure};
+use futures::SinkExt;
 use protocol::{
-    SUBPROTOCOL, VERSION,
+    VERSION,
     frame::{self, MAX_FRAME},
     message::{
-        Activation, Address, Benchmark, Down, FrameHeader, FromWorker, Header, Heartbeat, Hello, Pass,
-        Refuse, TensorFrame, ToWorker, Up, WorkerKind,
+        Activation, Address, Benchmark, FrameHeader, FromWorker, Heartbeat, Pass, TensorFrame, ToWorker,
     },
     refusal::Refusal,
     tensor::encode_floats,
 };
-use tests::{Coordinator, alone, runs::TinyRun};
-use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
-use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
-    tungstenite::{self, client::IntoClientRequest},
-};
-
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
-
-async fn connect(coordinator: &Coordinator) -> Result<Socket> {
-    let url = format!("{}/v1/session", coordinator.url.replacen("http", "ws", 1));
-    let mut request = url.into_client_request()?;
-    request.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse()?);
-    let (socket, response) = connect_async(request).await?;
-    let spoken = response.headers().get("sec-websocket-protocol").context("no subprotocol was agreed on")?;
-    ensure!(spoken == SUBPROTOCOL, "another subprotocol: {spoken:?}");
-    Ok(socket)
-}
+use tests::{Client, Coordinator, alone, client, runs::TinyRun};
+use tokio::io::AsyncWriteExt;
+use tokio_tungstenite::tungstenite;
 
 fn hello(protocol: u8) -> FromWorker {
-    FromWorker::Up(Up::Hello(Hello {
-        protocol,
-        build: "test".to_owned(),
-        kind: WorkerKind::Native,
-        name: "rude".to_owned(),
-    }))
+    FromWorker::Up(client::hello(protocol, "rude").into())
 }
 
 fn bytes(message: &impl FrameHeader) -> Result<tungstenite::Message> {
     Ok(tungstenite::Message::Binary(frame::encode(message, &[])?.into()))
-}
-
-/// The refusal that comes next, apart from what a worker is told anyway; then the end of the connection.
-async fn refusal(socket: &mut Socket) -> Result<Refusal> {
-    let mut refused = None;
-    loop {
-        let message = timeout(tests::LIMIT, socket.next()).await.context("the connection stays open")?;
-        match message {
-            None | Some(Err(_)) | Some(Ok(tungstenite::Message::Close(_))) => break,
-            Some(Ok(tungstenite::Message::Binary(bytes))) => match frame::decode(&bytes)?.message {
-                ToWorker::Down(Down::Refuse(Refuse(refusal))) => refused = Some(refusal),
-                ToWorker::Down(Down::Welcome(_) | Down::Benchmark(_) | Down::SnapshotKept(_)) => {}
-                other => bail!("{} instead of a refusal", other.name()),
-            },
-            Some(Ok(_)) => {}
-        }
-    }
-    refused.context("closed without a refusal")
 }
 
 /// What a connection gets that starts with these messages.
@@ -68,11 +29,11 @@ async fn refused(
     what: &str,
     messages: Vec<tungstenite::Message>,
 ) -> Result<Refusal> {
-    let mut socket = connect(coordinator).await?;
+    let mut client = Client::connect(&coordinator.url).await?;
     for message in messages {
-        socket.send(message).await?;
+        client.socket.send(message).await?;
     }
-    refusal(&mut socket).await.with_context(|| what.to_owned())
+    client.refusal().await.with_context(|| what.to_owned())
 }
 
 /// What a connection gets that announces a frame longer than any may be, and of it sends nothing: the answer to
@@ -81,16 +42,12 @@ async fn refused_by_length(
     coordinator: &Coordinator,
     hello: Option<tungstenite::Message>,
 ) -> Result<Refusal> {
-    let mut socket = connect(coordinator).await?;
+    let mut client = Client::connect(&coordinator.url).await?;
     if let Some(hello) = hello {
-        socket.send(hello).await?;
+        client.socket.send(hello).await?;
     }
-    // Final, binary, masked, with a length of 64 bits.
-    let mut start = vec![0x82, 0xff];
-    start.extend((MAX_FRAME as u64 + 1).to_be_bytes());
-    start.extend([0; 4]);
-    socket.get_mut().write_all(&start).await?;
-    refusal(&mut socket).await
+    client.socket.get_mut().write_all(&client::start_of_frame(MAX_FRAME as u64 + 1)).await?;
+    client.refusal().await
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! GPT-2 medium over four workers of which none could hold it: a few real steps, and each worker's peak memory beside
 //! what the plan said. Minutes, and about 12 GB: `cargo run --bin gpt2_medium`.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use protocol::view::RunView;
-use tests::Coordinator;
+use tests::{Coordinator, resources::memory};
 
 const WORKERS: usize = 4;
 /// Megabytes that a worker's stage may take.
@@ -70,16 +70,8 @@ fn report(coordinator: &Coordinator, run: &RunView) -> Result<()> {
         println!(
             "| {name} | {layers} | {:.2} GB | {:.2} GB |",
             worker.stage_bytes as f64 / 1e9,
-            peak(id)? / 1e9
+            memory(id)?.most as f64 / 1e9
         );
     }
     Ok(())
-}
-
-/// The most memory a process has had, in bytes.
-fn peak(process: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).context("the worker has ended")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes: f64 = line.context("no VmHWM")?.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kilobytes * 1024.0)
 }

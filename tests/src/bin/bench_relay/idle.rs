@@ -9,18 +9,17 @@ use protocol::{
     message::{Down, Header, ToWorker},
 };
 use serde_json::{Value, json};
-use tests::Coordinator;
+use tests::{
+    Coordinator,
+    resources::{memory, processor_seconds},
+};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use crate::{
-    numbers::rounded,
-    peer::Peer,
-    resources::{child, memory, processor_seconds},
-};
+use crate::{numbers::rounded, peer::Peer};
 
 const WANTED: usize = 10_000;
 /// The most that a run.toml may ask for where it may not ask for that many.
@@ -41,7 +40,7 @@ pub async fn measure() -> Result<Value> {
         Ok(coordinator) => (coordinator, WANTED),
         Err(_) => (start(ALLOWED).await?, ALLOWED),
     };
-    let pid = child(&coordinator.data())?;
+    let pid = coordinator.process.id();
     let url = coordinator.url.as_str();
     sleep(Duration::from_secs(1)).await;
     let before = memory(pid)?;

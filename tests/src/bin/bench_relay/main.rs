@@ -6,7 +6,6 @@ mod frames;
 mod idle;
 mod numbers;
 mod peer;
-mod resources;
 mod route;
 mod slow;
 mod traffic;
@@ -15,7 +14,7 @@ use std::env;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
-use tests::Coordinator;
+use tests::{Coordinator, resources};
 
 use crate::{
     forwarder::{FORWARDER, Forwarder},

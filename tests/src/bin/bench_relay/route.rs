@@ -9,7 +9,6 @@ use crate::{
     forwarder::Forwarder,
     frames::{Payload, Shape, Step},
     peer::{Peer, Stream},
-    resources,
 };
 
 pub struct Route {
@@ -36,7 +35,7 @@ pub enum Gate {
 impl Route {
     /// Joins the run with both peers, up to its first step.
     pub async fn through_coordinator(coordinator: &Coordinator, shape: &Shape) -> Result<Self> {
-        let pid = resources::child(&coordinator.data())?;
+        let pid = coordinator.process.id();
         // Stages are dealt in the order of joining.
         let mut first = Peer::join(&coordinator.url).await?;
         let mut second = Peer::join(&coordinator.url).await?;

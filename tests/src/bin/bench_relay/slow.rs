@@ -8,12 +8,12 @@ use std::{
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use tests::resources::memory;
 use tokio::time::{interval, sleep};
 
 use crate::{
     frames::{Direction, Shape, Step},
     peer::{Sink, Stream},
-    resources::memory,
     route::Route,
 };
 

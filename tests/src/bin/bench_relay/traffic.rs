@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tests::resources::processor_seconds;
 use tokio::time::timeout;
 
 use crate::{
     frames::{Direction, Shape, Step},
     numbers::{median, quantile, rounded},
     peer::{Peer, Sink, Stream},
-    resources::processor_seconds,
     route::Route,
 };
 

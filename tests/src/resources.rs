@@ -1,6 +1,6 @@
 //! What Linux says of a process: its memory and processor time, and how many files it may open.
 
-use std::{fs, path::Path, process};
+use std::fs;
 
 use anyhow::{Context, Result, bail};
 
@@ -8,13 +8,18 @@ use anyhow::{Context, Result, bail};
 const TICKS: f64 = 100.0;
 
 /// Bytes in memory.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Memory {
+    /// At this moment.
     pub now: u64,
     /// The most it ever was.
     pub most: u64,
 }
 
+/// Memory of a process.
+///
+/// # Errors
+/// When there is no such process, or no Linux.
 pub fn memory(pid: u32) -> Result<Memory> {
     let status = read(format!("/proc/{pid}/status"))?;
     let field = |name: &str| {
@@ -25,7 +30,10 @@ pub fn memory(pid: u32) -> Result<Memory> {
     Ok(Memory { now: field("VmRSS:")?, most: field("VmHWM:")? })
 }
 
-/// Seconds of computing since it started, in user mode and in the kernel.
+/// Seconds of computing since a process started, in user mode and in the kernel.
+///
+/// # Errors
+/// As for [`memory`].
 pub fn processor_seconds(pid: u32) -> Result<f64> {
     let stat = read(format!("/proc/{pid}/stat"))?;
     let ticks = |place: usize| after_name(&stat)?.get(place)?.parse::<f64>().ok();
@@ -33,25 +41,8 @@ pub fn processor_seconds(pid: u32) -> Result<f64> {
     Ok((user + kernel) / TICKS)
 }
 
-/// The program started by this one with `argument` on its command line.
-pub fn child(argument: &Path) -> Result<u32> {
-    let own = process::id().to_string();
-    let argument = argument.display().to_string();
-    for entry in fs::read_dir("/proc").context("no /proc: this measures on Linux only")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        // A process may end while the list is read.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let Ok(line) = fs::read_to_string(format!("/proc/{pid}/cmdline")) else { continue };
-        let ours = after_name(&stat).is_some_and(|fields| fields.get(1) == Some(&own.as_str()));
-        if ours && line.split('\0').any(|word| word == argument) {
-            return Ok(pid);
-        }
-    }
-    bail!("no program started from here has the argument {argument}")
-}
-
+/// Checks how many files a program may have open.
+///
 /// # Errors
 /// When this program, and with it those it starts, may not have as many files open.
 pub fn ensure_files(wanted: u64) -> Result<()> {
