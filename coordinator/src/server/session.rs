@@ -15,7 +15,7 @@ use futures::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use protocol::{
     VERSION,
     frame::{self, FrameError},
-    message::{FromWorker, Header, Hello, Probe, ProbeAnswer, Refuse, ToWorker, Up},
+    message::{FromWorker, Header, HeartbeatAnswer, Hello, Probe, ProbeAnswer, Refuse, ToWorker, Up},
     refusal::Refusal,
     worker_id::WorkerId,
 };
@@ -296,6 +296,8 @@ async fn write(
     ended: CancellationToken,
 ) {
     let mut pings = interval(PING);
+    let alive = ToWorker::from(protocol::message::Down::from(HeartbeatAnswer {}));
+    let Ok(alive) = frame::encode(&alive, &[]).map(Bytes::from) else { return };
     loop {
         let frame = tokio::select! {
             biased;
@@ -320,7 +322,14 @@ async fn write(
                 }
                 continue;
             }
-            _ = pings.tick() => Message::Ping(Bytes::copy_from_slice(&clock().to_le_bytes())),
+            _ = pings.tick() => {
+                // Browsers do not show pings to a page, and while a slow receiver keeps this session from reading,
+                // heartbeats wait: the worker hears so that the coordinator is there.
+                if sink.send(Message::Binary(alive.clone())).await.is_err() {
+                    return;
+                }
+                Message::Ping(Bytes::copy_from_slice(&clock().to_le_bytes()))
+            }
         };
         if sink.send(frame).await.is_err() {
             return;
