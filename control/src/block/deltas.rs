@@ -26,16 +26,23 @@ impl Block {
         worker: WorkerId,
         ready: DeltaReady,
     ) -> Result<(), Refusal> {
-        if let Some(known) = turn.core.roster.get_mut(worker) {
-            (known.status, known.timings) = (ready.status, ready.timings);
-        }
-        // How long it took says something even of a delta that is too late.
-        if let Some(replica) = self.replicas.get_mut(&worker)
-            && let Some((round, opened)) = replica.last
-            && round == ready.round
-        {
-            let seconds = turn.now.saturating_sub(opened).as_secs_f64();
-            replica.observed = Some(replica.observed.map_or(seconds, |o| o + NEWEST * (seconds - o)));
+        let given = self.replicas.get(&worker).and_then(|replica| replica.last);
+        let Some((given, opened)) = given else {
+            // Who was never given anything to do is told so; nothing is noted of what it says.
+            let refusal = DeltaRefusal::NotAssigned { round: ready.round };
+            turn.count_refusal(refusal.name());
+            tell_refused(turn, worker, ready.round, ready.block, &refusal);
+            return Ok(());
+        };
+        if given == ready.round {
+            if let Some(known) = turn.core.roster.get_mut(worker) {
+                (known.status, known.timings) = (ready.status, ready.timings);
+            }
+            // How long it took says something even of a delta that is too late.
+            if let Some(replica) = self.replicas.get_mut(&worker) {
+                let seconds = turn.now.saturating_sub(opened).as_secs_f64();
+                replica.observed = Some(replica.observed.map_or(seconds, |o| o + NEWEST * (seconds - o)));
+            }
         }
         let (number, block, blob) = (ready.round, ready.block, ready.blob);
         let taken = match &mut self.round {
@@ -68,10 +75,7 @@ impl Block {
             replica.moments_since = None;
         }
         let words = refusal.to_string();
-        if turn.core.roster.contains(worker) {
-            let refused = Some(shorten(&words, SENTENCE));
-            turn.send(worker, DeltaOutcome { round, block, refused });
-        }
+        tell_refused(turn, worker, round, block, refusal);
         turn.record(Record::DeltaRefused { round, worker, refusal: refusal.name().to_string(), words });
     }
 
@@ -121,5 +125,19 @@ impl Block {
         if turn.core.roster.contains(worker) {
             turn.send(worker, DeltaOutcome { round: number, block, refused: None });
         }
+    }
+}
+
+/// Tells a worker that its delta was not taken, if it is still there.
+fn tell_refused(
+    turn: &mut Turn<'_, Action>,
+    worker: WorkerId,
+    round: u64,
+    block: u32,
+    refusal: &DeltaRefusal,
+) {
+    if turn.core.roster.contains(worker) {
+        let refused = Some(shorten(&refusal.to_string(), SENTENCE));
+        turn.send(worker, DeltaOutcome { round, block, refused });
     }
 }
