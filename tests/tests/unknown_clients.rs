@@ -10,7 +10,7 @@ use protocol::{
     limits,
     message::{
         Address, Apply, Assign, DeltaReady, DeviceStatus, Down, Fault, FaultKind, FromWorker, Gradient,
-        Leaving, LinkSpeed, Pass, PassSeconds, Profile, Ready, Refuse, SnapshotReady, StepReport, Targets,
+        Leaving, LinkSpeed, PassSeconds, Profile, Ready, Refuse, SnapshotReady, StepReport, Targets,
         TensorFrame, Timings, ToWorker, Tokens, Welcome,
     },
     refusal::Refusal,
@@ -359,14 +359,14 @@ async fn a_gradient_for_a_hop_that_cannot_be_is_refused() -> Result<()> {
     let (client, refused) = Client::join(&coordinator.url, "absurd").await?;
     for (mut client, welcome) in [(client, refused), (holding, welcome)] {
         client.send(gradient(last)?).await?;
-        let refusal = loop {
-            match client.hear().await?.context("closed without a refusal")? {
-                ToWorker::Down(Down::Refuse(Refuse(refusal))) => break refusal,
-                // Of the step that is open.
-                _ => {}
+        // It may first hear more of the step that is open.
+        let refused = loop {
+            let message = client.hear().await?.context("closed without a refusal")?;
+            if let ToWorker::Down(Down::Refuse(Refuse(refusal))) = message {
+                break refusal;
             }
         };
-        ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "{refusal:?}");
+        ensure!(matches!(refused, Refusal::NotInPlan { .. }), "{refused:?}");
         ensure!(client.end().await?.is_none(), "it hears more than a refusal");
         ensure_token_is_dead(&coordinator, &welcome).await?;
     }
@@ -475,7 +475,8 @@ async fn deltas_of_clients_without_a_block_leave_no_trace_in_what_pages_read() -
     let (mut client, welcome) = Client::join(&coordinator.url, "made up").await?;
     let shown = |run: &RunView| id(run, "made up") == Some(welcome.worker);
     coordinator.wait_for_run("it to be shown", shown).await?;
-    client.say(delta(Timings { local_steps: 1e6, wait: 1e6, ..Timings::default() })).await?;
+    let nothing = || delta(Timings { local_steps: 1e6, wait: 1e6, ..Timings::default() });
+    client.say(nothing()).await?;
     let now = done(&coordinator.api.run().await?);
     let after = coordinator.wait_for_run("further rounds", |run| done(run) > now + 1).await?;
     let made_up = after.workers.iter().find(|worker| worker.id == welcome.worker).context("it has gone")?;
@@ -484,6 +485,14 @@ async fn deltas_of_clients_without_a_block_leave_no_trace_in_what_pages_read() -
         after.rounds.is_some_and(|rounds| rounds.refused == 0),
         "a delta of nobody counts among those refused"
     );
+    client.say(nothing()).await?;
+    client.say(nothing()).await?;
+    let told = |message| matches!(message, ToWorker::Down(Down::DeltaOutcome(_))).then_some(());
+    for _ in 0..3 {
+        client.wait_for("what became of its delta", told).await?;
+    }
+    let refusal = client.refusal().await?;
+    ensure!(matches!(refusal, Refusal::Unexpected { .. }), "{refusal:?}");
     ensure_sound(&coordinator).await
 }
 

@@ -28,11 +28,11 @@ impl Block {
     ) -> Result<(), Refusal> {
         let given = self.replicas.get(&worker).and_then(|replica| replica.last);
         let Some((given, opened)) = given else {
-            // Who was never given anything to do is told so; nothing is noted of what it says.
+            // Of who was never given anything to do, nothing is seen on the pages.
             let refusal = DeltaRefusal::NotAssigned { round: ready.round };
-            turn.count_refusal(refusal.name());
-            tell_refused(turn, worker, ready.round, ready.block, &refusal);
-            return Ok(());
+            refuse(turn, worker, ready.round, ready.block, &refusal);
+            let detail = "a delta counts only from a worker that was given a block".into();
+            return turn.core.roster.unfounded(worker, "DeltaReady", detail);
         };
         if given == ready.round {
             if let Some(known) = turn.core.roster.get_mut(worker) {
@@ -59,7 +59,7 @@ impl Block {
         Ok(())
     }
 
-    /// Says and notes why a delta was not taken.
+    /// Says and notes why a delta of a worker that was given something to do was not taken.
     pub(super) fn delta_refused(
         &mut self,
         turn: &mut Turn<'_, Action>,
@@ -68,15 +68,12 @@ impl Block {
         block: u32,
         refusal: &DeltaRefusal,
     ) {
-        turn.count_refusal(refusal.name());
         self.totals.refused += 1;
         if let Some(replica) = self.replicas.get_mut(&worker) {
             replica.view.refused += 1;
             replica.moments_since = None;
         }
-        let words = refusal.to_string();
-        tell_refused(turn, worker, round, block, refusal);
-        turn.record(Record::DeltaRefused { round, worker, refusal: refusal.name().to_string(), words });
+        refuse(turn, worker, round, block, refusal);
     }
 
     /// The aggregation server has looked at a delta.
@@ -128,16 +125,13 @@ impl Block {
     }
 }
 
-/// Tells a worker that its delta was not taken, if it is still there.
-fn tell_refused(
-    turn: &mut Turn<'_, Action>,
-    worker: WorkerId,
-    round: u64,
-    block: u32,
-    refusal: &DeltaRefusal,
-) {
+/// Tells a worker why its delta was not taken, if it is still there; counts and records it.
+fn refuse(turn: &mut Turn<'_, Action>, worker: WorkerId, round: u64, block: u32, refusal: &DeltaRefusal) {
+    turn.count_refusal(refusal.name());
+    let words = refusal.to_string();
     if turn.core.roster.contains(worker) {
-        let refused = Some(shorten(&refusal.to_string(), SENTENCE));
+        let refused = Some(shorten(&words, SENTENCE));
         turn.send(worker, DeltaOutcome { round, block, refused });
     }
+    turn.record(Record::DeltaRefused { round, worker, refusal: refusal.name().to_string(), words });
 }
