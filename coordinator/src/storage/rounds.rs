@@ -8,8 +8,8 @@ use std::{
 
 use protocol::blob::BlobHash;
 
-use super::{remove, write_atomically};
 use super::blob_store::BlobStore;
+use super::{remove, write_atomically};
 use control::block::RoundManifest;
 
 fn file(folder: &Path, round: u64) -> PathBuf {

@@ -8,8 +8,8 @@ use std::{
 
 use protocol::blob::BlobHash;
 
-use super::{remove, write_atomically};
 use super::blob_store::BlobStore;
+use super::{remove, write_atomically};
 use control::pipeline::Manifest;
 
 fn file(folder: &Path, steps_done: u64) -> PathBuf {
