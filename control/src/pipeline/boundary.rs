@@ -149,7 +149,7 @@ mod tests {
         let settings = Settings {
             run: RunSpec {
                 name: "test".into(),
-                model,
+                model: model.clone(),
                 optimizer: OptimizerSpec {
                     beta1: 0.9,
                     beta2: 0.95,

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{same_run, sweep_temporary, write_atomically};
+use super::{TOKENIZER, same_run, sweep_temporary, write_atomically};
 use crate::{
     config::RunConfig,
     data::{Dataset, corpus::Source, tokenizer::SavedTokenizer},
@@ -84,13 +84,18 @@ impl DataDir {
     /// The run that is kept in a folder, to look at it while a coordinator may be at work there.
     pub fn look_into(root: &Path) -> Result<(RunConfig, Self), DataDirError> {
         let dir = Self { root: root.to_path_buf(), _lock: None };
-        let path = dir.config_file();
         // A folder with a run.toml of the organizer's own is none yet.
-        if !path.exists() || !dir.tokenizer_file().exists() {
+        if !Self::is_of_a_run(root) {
             return Err(DataDirError::Empty { path: dir.root });
         }
         let config = dir.read_config()?;
         Ok((config, dir))
+    }
+
+    /// Whether a folder holds a run.
+    pub(crate) fn is_of_a_run(root: &Path) -> bool {
+        let dir = Self { root: root.to_path_buf(), _lock: None };
+        dir.config_file().exists() && dir.tokenizer_file().exists()
     }
 
     fn read_config(&self) -> Result<RunConfig, DataDirError> {
@@ -111,6 +116,11 @@ impl DataDir {
         let unwritable = |source| DataDirError::Unwritable { path: self.root.clone(), source };
         let damaged = |detail: String| DataDirError::Damaged { path: self.root.clone(), detail };
         let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| damaged(e.to_string()))?;
+        for (name, text) in dataset.tokenizer.files() {
+            let folder = self.root.join(TOKENIZER);
+            fs::create_dir_all(&folder).map_err(unwritable)?;
+            write_atomically(&folder.join(name), text.as_bytes()).map_err(unwritable)?;
+        }
         write_atomically(&self.tokenizer_file(), &tokenizer).map_err(unwritable)?;
         write_atomically(&self.text_file(), dataset.source_hash().as_bytes()).map_err(unwritable)?;
         let text = with_absolute_paths(config).to_toml().map_err(|e| damaged(e.to_string()))?;
@@ -143,6 +153,12 @@ impl DataDir {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The folder of the BPE files that the run began with; None where its tokenizer has none.
+    pub(crate) fn tokenizer_files(&self) -> Option<PathBuf> {
+        let folder = self.root.join(TOKENIZER);
+        folder.exists().then_some(folder)
     }
 
     /// blake3 of the run's text, in hexadecimal; None where the folder does not say.

@@ -5,6 +5,7 @@
 //!            run.toml            the run, with every field spelled out
 //!            text.blake3         hash of the text, in hexadecimal
 //!            tokenizer.json      so that checkpoints can be read without the corpus
+//!            tokenizer/          GPT-2's BPE files, if that is the tokenizer, as transformers calls them
 //!            organizer.token     bearer token of the organizer's link
 //!            events.sqlite       append-only event log and ledger
 //!            tokens/             the tokenised corpus, memory-mapped
@@ -55,6 +56,9 @@ pub fn remove(path: &Path) -> io::Result<()> {
         other => other,
     }
 }
+
+/// Name of the folder of the tokenizer's own files, beside that of the checkpoints.
+pub(crate) const TOKENIZER: &str = "tokenizer";
 
 /// Begins the names of folders that are being written.
 pub(crate) const HALF: &str = ".half-";
