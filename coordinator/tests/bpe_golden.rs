@@ -5,8 +5,9 @@ mod golden_folder;
 use std::path::Path;
 
 use coordinator::data::{
-    gpt2::{Gpt2, pieces},
-    tokenizer::Tokenizer,
+    corpus::{Corpus, CorpusError, Source},
+    gpt2::Gpt2,
+    tokenizer::{Tokenizer, TokenizerError},
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -117,15 +118,80 @@ fn mixed() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn pieces_have_the_tokens_of_the_whole(text in mixed(), size in 0usize..12) {
-        thread_local! { static TOKENIZER: Tokenizer = gpt2(); }
-        prop_assert_eq!(pieces(&text, size).collect::<String>(), text.clone());
-        TOKENIZER.with(|tokenizer| {
-            let apart: Vec<u32> =
-                pieces(&text, size).flat_map(|piece| tokenizer.encode(piece).expect("encodes")).collect();
-            let whole = tokenizer.encode(&text).expect("encodes");
+        thread_local! { static GPT2: Gpt2 = Gpt2::built_in().expect("built in"); }
+        GPT2.with(|gpt2| {
+            let pieces: Vec<&str> = gpt2.cuts().pieces(&text, size).collect();
+            prop_assert_eq!(pieces.concat(), text.clone());
+            let apart: Vec<u32> = pieces.iter().flat_map(|piece| gpt2.encode(piece).expect("encodes")).collect();
+            let whole = gpt2.encode(&text).expect("encodes");
             prop_assert_eq!(&apart, &whole);
-            prop_assert_eq!(tokenizer.decode(&whole).expect("known ids"), text.as_bytes());
+            let bytes: Vec<u8> = whole.iter().flat_map(|id| gpt2.token(*id).expect("known id")).copied().collect();
+            prop_assert_eq!(bytes, text.as_bytes());
             Ok(())
         })?;
     }
+
+    /// Words without white space, in which only what no merge joins is a place to cut.
+    #[test]
+    fn long_words_are_cut_without_another_token(text in "[a-z0-9'漢字一龍契士カ.é\u{301}]{0,60}", size in 0usize..12) {
+        thread_local! { static GPT2: Gpt2 = Gpt2::built_in().expect("built in"); }
+        GPT2.with(|gpt2| {
+            let apart: Vec<u32> =
+                gpt2.cuts().pieces(&text, size).flat_map(|piece| gpt2.encode(piece).expect("encodes")).collect();
+            prop_assert_eq!(apart, gpt2.encode(&text).expect("encodes"));
+            Ok(())
+        })?;
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Corpus(#[from] CorpusError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
+
+/// Three megabytes without white space, as Chinese is written.
+#[test]
+fn a_long_line_is_encoded_a_piece_at_a_time() {
+    let line: String = (0u32..1_000_000)
+        .map(|i| char::from_u32(0x4e00 + i.wrapping_mul(2_654_435_761) % 3000).expect("an ideograph"))
+        .collect();
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("line.txt");
+    std::fs::write(&path, &line).expect("write");
+    let corpus = Corpus::open(&Source::Path(path), None).expect("reads");
+    let tokenizer = gpt2();
+    let (mut ids, mut longest) = (Vec::new(), 0);
+    let told = |some: &[u32]| -> Result<(), Failed> {
+        longest = longest.max(some.len());
+        ids.extend_from_slice(some);
+        Ok(())
+    };
+    tokenizer.encode_corpus(&corpus, |_| {}, told).expect("encodes");
+    assert!(longest < ids.len() / 2, "{longest} of {} at once", ids.len());
+    assert_eq!(tokenizer.decode_text(&ids).expect("known ids"), line);
+}
+
+#[test]
+fn a_run_with_its_own_files_is_restored_from_a_checkpoint_alone() {
+    let folder = tempfile::tempdir().expect("folder");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| folder.path().join(name));
+    let repo = Path::new("../tests/data/gpt2");
+    for folder in [&ours, &theirs] {
+        std::fs::create_dir(folder).expect("folder");
+    }
+    std::fs::copy(repo.join("encoder.json"), ours.join("encoder.json")).expect("copy");
+    let merges = std::fs::read_to_string(repo.join("vocab.bpe")).expect("the repo's copy");
+    let (without_last, _) = merges.trim_end().rsplit_once('\n').expect("lines");
+    std::fs::write(ours.join("vocab.bpe"), without_last).expect("write");
+    let custom = Tokenizer::gpt2(Some(&ours)).expect("custom files");
+    assert_ne!(custom.hash(), gpt2().hash());
+    for (name, text) in custom.files() {
+        std::fs::write(theirs.join(name), text).expect("write");
+    }
+    let restored = Tokenizer::restore(&custom.save(), Some(&theirs)).expect("transformers' names");
+    assert_eq!(restored.hash(), custom.hash());
+    assert!(Tokenizer::restore(&custom.save(), None).is_err());
 }

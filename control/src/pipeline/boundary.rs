@@ -6,12 +6,17 @@ use protocol::{
 };
 
 use super::{Action, Activity, Half, Pipeline, planning::plural, step::StepInProgress};
-use crate::core::{Turn, end};
+use crate::core::{RunCore, Turn, end};
 
 impl Pipeline {
     /// Whether everything up to here is in a snapshot, or there is nothing to save.
     fn is_saved(&self) -> bool {
         self.snapshot.as_ref().map_or(0, |manifest| manifest.steps_done) == self.steps_done
+    }
+
+    /// Whether all steps are done and saved, as in a finished run that is resumed: no worker is needed for that.
+    pub(super) fn is_over(&self, core: &RunCore) -> bool {
+        self.steps_done >= core.settings.steps && self.is_saved()
     }
 
     /// Whether a snapshot of the weights as they are is on its way.
@@ -119,5 +124,76 @@ impl Pipeline {
         }
         turn.enter(Phase::Training, format!("training on {stages} worker{}", plural(stages)));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use protocol::{
+        spec::{ModelSpec, Moments, OptimizerSpec, RunSpec},
+        tensor::Encoding,
+        view::Phase,
+    };
+
+    use crate::{
+        curve::Curve,
+        event::Event,
+        learning_rate::LearningRate,
+        pipeline::{Manifest, PipelineRun, plan::Stages},
+        settings::Settings,
+    };
+
+    /// A run of 40 steps that was done when its last snapshot had seen `steps_done`.
+    fn resumed(steps_done: u64) -> PipelineRun {
+        let model =
+            ModelSpec { vocabulary: 16, positions: 8, width: 4, heads: 2, layers: 4, tie_embeddings: false };
+        let settings = Settings {
+            run: RunSpec {
+                name: "test".into(),
+                model: model.clone(),
+                optimizer: OptimizerSpec {
+                    beta1: 0.9,
+                    beta2: 0.95,
+                    epsilon: 1e-8,
+                    weight_decay: 0.1,
+                    clip_norm: 1.0,
+                },
+                sequences: 2,
+                context: 8,
+                micro_batches: 3,
+                recompute: false,
+                wire: Encoding::F32,
+                moments: Moments::Full,
+                blocks: None,
+            },
+            steps: 40,
+            seed: 1,
+            start_with: 1,
+            learning_rate: LearningRate { peak: 1e-3, floor: 1e-4, warmup_steps: 2, total_steps: 40 },
+            validate_every: 0,
+            validation_batches: 1,
+            snapshot_every: 10,
+            heartbeat: Duration::from_secs(5),
+            lease: Duration::from_secs(30),
+            step_deadline: Duration::from_secs(600),
+            max_workers: 8,
+            corpus: "text".into(),
+            tokenizer: "bytes".into(),
+            train_tokens: 1000,
+        };
+        let manifest =
+            Manifest { steps_done, epoch: 1, model, micro_batches: 3, state: String::new(), parts: vec![] };
+        PipelineRun::new(settings, Stages::Auto, Some(manifest), Curve::default())
+    }
+
+    #[test]
+    fn a_finished_run_that_is_resumed_is_over_without_workers() {
+        for (steps_done, phase) in [(40, Phase::Finished), (41, Phase::Finished), (30, Phase::Waiting)] {
+            let mut run = resumed(steps_done);
+            run.handle(Duration::from_secs(1), Event::Tick);
+            assert_eq!(run.phase(), phase, "{steps_done} steps");
+        }
     }
 }

@@ -79,6 +79,10 @@ impl Pipeline {
             end(self, turn, DrainReason::Stopped, "stopped by the organizer");
             return false;
         }
+        if self.is_over(turn.core) {
+            crate::core::end(self, turn, protocol::message::DrainReason::Finished, "all steps are done");
+            return false;
+        }
         if let Some((phase, words)) = turn.core.held() {
             turn.enter(phase, words);
             return false;

@@ -93,7 +93,7 @@ pub(super) fn evaluate(
     let step = place.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse().ok());
     let step: u64 = step.context("the checkpoint's folder has no step in its name")?;
     told(&format!("measuring {}", place.display()));
-    let data = Dataset::of_run(&config.data, &data_dir)?;
+    let data = Dataset::of_folder(&config.data, &data_dir)?;
     let run = config.run_spec(data.tokenizer.vocabulary());
     let validation = data.validation_windows(config.training.window_shape())?;
     let batches = u64::from(options.batches).min(validation.batches()) as u32;

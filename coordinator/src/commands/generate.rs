@@ -12,13 +12,20 @@ use engine::{
     device::Device,
     generate::{Generator, Sampling},
 };
+use protocol::spec::RunSpec;
 
-use crate::data::tokenizer::{SavedTokenizer, Tokenizer};
+use crate::{
+    data::{
+        gpt2::VOCABULARY_FILE,
+        tokenizer::{SavedTokenizer, Tokenizer},
+    },
+    storage::{checkpoint, data_dir::DataDir},
+};
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100.
+    /// Folder of a checkpoint, such as cohort-data/<run>/checkpoints/step-000100, or of a run, for its newest.
     checkpoint: PathBuf,
     /// The text to continue [default: an empty line, or where the vocabulary has none its first character].
     #[arg(long)]
@@ -53,6 +60,8 @@ fn generate(
     sampling: Sampling,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
+    let newest = newest_checkpoint(folder)?;
+    let folder = newest.as_path();
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read(&path).with_context(|| {
@@ -64,8 +73,10 @@ fn generate(
     };
     let saved: SavedTokenizer = serde_json::from_slice(&read("tokenizer.cohort.json")?)
         .with_context(|| format!("{} is damaged", folder.join("tokenizer.cohort.json").display()))?;
-    let tokenizer = Tokenizer::restore(&saved, None)?;
     let config = String::from_utf8(read("config.json")?).context("config.json is not UTF-8")?;
+    refuse_block_mode(folder, &config)?;
+    let files = folder.join(VOCABULARY_FILE).exists().then_some(folder);
+    let tokenizer = Tokenizer::restore(&saved, files)?;
     let checkpoint = Checkpoint { config, weights: read("model.safetensors")? };
     let (model, parameters) = checkpoint.load(&Device::Cpu)?;
     let usual = tokenizer.usual_prompt();
@@ -101,4 +112,27 @@ fn generate(
         Some(e) => Err(e),
         None => Ok(()),
     }
+}
+
+/// The folder itself, or the newest checkpoint of the run in it.
+fn newest_checkpoint(folder: &Path) -> anyhow::Result<PathBuf> {
+    if !DataDir::is_of_a_run(folder) {
+        return Ok(folder.to_path_buf());
+    }
+    let (_, run) = DataDir::look_into(folder)?;
+    checkpoint::list(&run.checkpoints())?.pop().with_context(|| {
+        format!("{} has no checkpoint yet; wait for the first, or let the run go on", folder.display())
+    })
+}
+
+/// A checkpoint of block mode has the run's own description as its config.
+fn refuse_block_mode(folder: &Path, config: &str) -> anyhow::Result<()> {
+    let blocks = serde_json::from_str::<RunSpec>(config).is_ok_and(|run| run.blocks.is_some());
+    anyhow::ensure!(
+        !blocks,
+        "{} is of a run in block mode, with which generate cannot continue texts yet; `cohort evaluate` with the run's \
+         folder measures it",
+        folder.display()
+    );
+    Ok(())
 }

@@ -71,7 +71,7 @@ impl Finding {
 /// A folder that holds no run of block mode, or files in it that cannot be read.
 fn recheck(folder: &Path) -> anyhow::Result<Vec<Finding>> {
     let (config, data_dir) = DataDir::look_into(folder)?;
-    let dataset = Dataset::of_run(&config.data, &data_dir)?;
+    let dataset = Dataset::of_folder(&config.data, &data_dir)?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());
     ensure!(run.blocks.is_some(), "{} holds a run of pipeline mode, which has no rounds", folder.display());
     let training = &config.training;

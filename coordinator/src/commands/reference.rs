@@ -119,7 +119,8 @@ mod tests {
         let text = folder.path().join("text");
         std::fs::write(&text, "abcd".repeat(2000)).unwrap();
         let dataset =
-            Dataset::prepare(&Source::Path(text), TokenizerKind::Bytes, None, 0.1, folder.path()).unwrap();
+            Dataset::prepare(&Source::Path(text), TokenizerKind::Bytes, None, 0.1, folder.path(), None)
+                .unwrap();
         let toml = "[model]\nwidth = 16\nheads = 2\ncontext = 16\n[training]\nsequences = 4\n";
         let config = RunConfig::parse(toml, "run.toml").unwrap();
         let run = config.run_spec(dataset.tokenizer.vocabulary());

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::bpe_cuts::Cuts;
 use blake3::{Hash, Hasher};
 use flate2::read::ZlibDecoder;
 use tokenizers::{
@@ -21,6 +22,11 @@ const MERGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vocab.bpe.z"));
 
 /// The one special token: it ends a document.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// Name of the file of token to id in a checkpoint.
+pub const VOCABULARY_FILE: &str = "vocab.json";
+/// Name of the file of merges by rank in a checkpoint.
+pub const MERGES_FILE: &str = "merges.txt";
 
 /// Text is cut into pieces of about this many bytes, which the library encodes in parallel.
 const PIECE: usize = 1 << 16;
@@ -42,7 +48,10 @@ pub struct Gpt2 {
     /// Bytes of each token by id; None where the vocabulary has no such id.
     bytes: Vec<Option<Vec<u8>>>,
     end_of_text: Option<u32>,
+    cuts: Cuts,
     hash: Hash,
+    /// The two files as they are.
+    files: Box<[String; 2]>,
 }
 
 impl fmt::Debug for Gpt2 {
@@ -54,30 +63,36 @@ impl fmt::Debug for Gpt2 {
 impl Gpt2 {
     /// GPT-2's own vocabulary of 50,257 tokens.
     pub fn built_in() -> Result<Self, Gpt2Error> {
-        Self::parse(&inflate("encoder.json", ENCODER)?, &inflate("vocab.bpe", MERGES)?)
+        Self::parse(inflate("encoder.json", ENCODER)?, inflate("vocab.bpe", MERGES)?)
     }
 
-    /// From `encoder.json` (token to id) and `vocab.bpe` (merges by rank) in `folder`.
+    /// From `encoder.json` (token to id) and `vocab.bpe` (merges by rank) in `folder`; a checkpoint has them as
+    /// `transformers` calls them, [`VOCABULARY_FILE`] and [`MERGES_FILE`].
+    ///
+    /// # Errors
+    /// Files that cannot be read or do not fit together.
     pub fn from_folder(folder: &Path) -> Result<Self, Gpt2Error> {
-        let read = |name| {
-            let path = folder.join(name);
+        let read = |names: [&str; 2]| {
+            let [ours, other] = names.map(|name| folder.join(name));
+            let path = if other.exists() { other } else { ours };
             std::fs::read_to_string(&path).map_err(|error| Gpt2Error::Unreadable { path, error })
         };
-        Self::parse(&read("encoder.json")?, &read("vocab.bpe")?)
+        Self::parse(read(["encoder.json", VOCABULARY_FILE])?, read(["vocab.bpe", MERGES_FILE])?)
     }
 
-    fn parse(encoder: &str, merges: &str) -> Result<Self, Gpt2Error> {
+    fn parse(encoder: String, merges: String) -> Result<Self, Gpt2Error> {
         let mut hasher = Hasher::new();
-        for file in [encoder, merges] {
+        for file in [&encoder, &merges] {
             hasher.update(&(file.len() as u64).to_le_bytes());
             hasher.update(file.as_bytes());
         }
         let faulty = |name, what: String| Gpt2Error::Faulty { name, what };
         let ids: HashMap<String, u32> =
-            serde_json::from_str(encoder).map_err(|e| faulty("encoder.json", e.to_string()))?;
-        let pairs = parse_merges(merges, &ids).map_err(|what| faulty("vocab.bpe", what))?;
+            serde_json::from_str(&encoder).map_err(|e| faulty("encoder.json", e.to_string()))?;
+        let pairs = parse_merges(&merges, &ids).map_err(|what| faulty("vocab.bpe", what))?;
         let bytes = byte_table(&ids).map_err(|what| faulty("encoder.json", what))?;
         let end_of_text = ids.get(END_OF_TEXT).copied();
+        let cuts = Cuts::of(&pairs, |token| Some(bytes.get(*ids.get(token)? as usize)?.as_deref()?));
         let vocabulary: Vocab = ids.into_iter().collect();
         let model = BPE::builder()
             .vocab_and_merges(vocabulary, pairs)
@@ -85,7 +100,8 @@ impl Gpt2 {
             .map_err(|e| faulty("vocab.bpe", e.to_string()))?;
         let mut library = Library::new(model);
         library.with_pre_tokenizer(Some(ByteLevel::new(false, false, true)));
-        Ok(Self { library, bytes, end_of_text, hash: hasher.finalize() })
+        let files = Box::new([encoder, merges]);
+        Ok(Self { library, bytes, end_of_text, cuts, hash: hasher.finalize(), files })
     }
 
     /// V.
@@ -93,8 +109,20 @@ impl Gpt2 {
         self.bytes.len()
     }
 
+    /// Whether there is no token.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Where a text may be cut.
+    pub fn cuts(&self) -> &Cuts {
+        &self.cuts
+    }
+
+    /// The files, under the names that `transformers` gives them.
+    pub fn files(&self) -> [(&'static str, &str); 2] {
+        let [vocabulary, merges] = &*self.files;
+        [(VOCABULARY_FILE, vocabulary), (MERGES_FILE, merges)]
     }
 
     /// blake3 of both files.
@@ -106,7 +134,7 @@ impl Gpt2 {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
         let encodings = self
             .library
-            .encode_batch_fast(pieces(text, PIECE).collect(), false)
+            .encode_batch_fast(self.cuts.pieces(text, PIECE).collect(), false)
             .map_err(|e| e.to_string())?;
         Ok(encodings.iter().flat_map(|e| e.get_ids()).copied().collect())
     }
@@ -128,29 +156,6 @@ impl Gpt2 {
     pub fn token(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id as usize)?.as_deref()
     }
-}
-
-/// Cut text into pieces of at least `size` bytes whose tokens, put together, are the tokens of the whole.
-///
-/// The cut is made before white space that follows something else. GPT-2's pattern matches from left to right,
-/// looks ahead only past white space, and no match has white space after another character: so every match
-/// ends at such a place, whatever comes next.
-pub fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut before_is_space = true;
-        let cut = rest[rest.floor_char_boundary(size)..].char_indices().find_map(|(i, c)| {
-            let cut = c.is_whitespace() && !before_is_space;
-            before_is_space = c.is_whitespace();
-            cut.then_some(rest.floor_char_boundary(size) + i)
-        });
-        let (piece, after) = rest.split_at(cut.unwrap_or(rest.len()));
-        rest = after;
-        Some(piece)
-    })
 }
 
 fn inflate(name: &'static str, compressed: &[u8]) -> Result<String, Gpt2Error> {

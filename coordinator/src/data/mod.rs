@@ -1,21 +1,28 @@
 //! From a corpus to batches of token windows: read, tokenise once, cut.
 
 pub mod block_windows;
+pub mod bpe_cuts;
 pub mod characters;
 pub mod corpus;
 pub mod gpt2;
 pub mod permutation;
 pub mod token_file;
 pub mod tokenizer;
+mod utf8_stream;
 pub mod windows;
 
 use std::{path::Path, sync::Arc};
 
 use crate::{config::DataConfig, storage::data_dir::DataDir};
+use blake3::{Hash, Hasher};
+use characters::CharacterSet;
 use corpus::{Corpus, CorpusError, Source};
 use token_file::{TokenFile, TokenFileError, TokenKey, TokenWriter};
 use tokenizer::{Tokenizer, TokenizerError, TokenizerKind};
 use windows::{SplitTooShort, TrainWindows, ValidationWindows, WindowShape};
+
+/// A text of more bytes than this takes long enough to say how far it is.
+const LONG: u64 = 32 << 20;
 
 /// Everything that can keep a run from its data.
 #[derive(Debug, thiserror::Error)]
@@ -41,52 +48,45 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Tokenise `source`, or take the token file an earlier call left in `folder` if it still matches.
+    /// Tokenises `source`, or takes the token file an earlier call left in `folder` if it still matches.
     ///
     /// `tokenizer_files` is the folder of `encoder.json` and `vocab.bpe`; without one, GPT-2's own files come
-    /// out of the binary. The last `validation_fraction` of the tokens is held out. Blocks on disk and
-    /// processor.
+    /// out of the binary. The last `validation_fraction` of the tokens is held out. `own` is the folder of the run, which
+    /// is never read as text. Blocks on disk and processor.
+    ///
+    /// # Errors
+    /// A text or tokenizer that cannot be used, a folder that cannot be written.
     pub fn prepare(
         source: &Source,
         kind: TokenizerKind,
         tokenizer_files: Option<&Path>,
         validation_fraction: f64,
         folder: &Path,
+        own: Option<&Path>,
     ) -> Result<Self, DataError> {
-        // The characters are only known from the text; the others need it on a miss alone.
-        let (tokenizer, mut corpus) = match kind {
-            TokenizerKind::Bytes => (Tokenizer::bytes(), None),
-            TokenizerKind::Gpt2 => (Tokenizer::gpt2(tokenizer_files)?, None),
+        let corpus = Corpus::open(source, own)?;
+        let (tokenizer, source) = match kind {
+            TokenizerKind::Bytes => (Tokenizer::bytes(), corpus.fingerprint()?),
+            TokenizerKind::Gpt2 => (Tokenizer::gpt2(tokenizer_files)?, corpus.fingerprint()?),
             TokenizerKind::Characters => {
-                let corpus = Corpus::load(source)?;
-                (Tokenizer::characters(corpus.text("characters")?), Some(corpus))
+                let (mut set, mut hasher) = (CharacterSet::default(), Hasher::new());
+                corpus.read_text(kind.name(), |text| -> Result<(), CorpusError> {
+                    hasher.update(text.as_bytes());
+                    set.add(text);
+                    Ok(())
+                })?;
+                (Tokenizer::of_characters(set.characters()), hasher.finalize())
             }
         };
-        let source_hash = match &corpus {
-            Some(corpus) => corpus.hash,
-            None => corpus::fingerprint(source)?,
-        };
-        let key = TokenKey { tokenizer: tokenizer.hash(), source: source_hash, validation_fraction };
+        let key = TokenKey { tokenizer: tokenizer.hash(), source, validation_fraction };
         let path = folder.join(key.file_name());
         // Whatever is wrong with an old file, a new one mends it.
-        if let Ok(tokens) = TokenFile::open(&path, &key) {
-            let (corpus, source_hash) = (source.to_string(), key.source.to_hex().to_string());
-            return Ok(Self { corpus, tokenizer, tokens: Arc::new(tokens), source_hash });
-        }
-        let corpus = match corpus.take() {
-            Some(corpus) => corpus,
-            None => Corpus::load(source)?,
+        let tokens = match TokenFile::open(&path, &key) {
+            Ok(tokens) => tokens,
+            Err(_) => tokenise(&corpus, &tokenizer, &key, &path)?,
         };
-        // The file may have changed since it was fingerprinted: what was read counts.
-        let key = TokenKey { source: corpus.hash, ..key };
-        let path = folder.join(key.file_name());
-        let mut writer = TokenWriter::create(&path, &key, tokenizer.vocabulary())?;
-        for piece in tokenizer.pieces(&corpus)? {
-            writer.push(&tokenizer.encode_bytes(piece)?)?;
-        }
-        let tokens = writer.finish()?;
-        let (corpus, source_hash) = (source.to_string(), key.source.to_hex().to_string());
-        Ok(Self { corpus, tokenizer, tokens: Arc::new(tokens), source_hash })
+        let source_hash = source.to_hex().to_string();
+        Ok(Self { corpus: corpus.name, tokenizer, tokens: Arc::new(tokens), source_hash })
     }
 
     /// The data of a run, from its folder's cache where it is there.
@@ -95,7 +95,32 @@ impl Dataset {
     /// As for [`Dataset::prepare`].
     pub(crate) fn of_run(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
         let files = data.tokenizer_files.as_deref();
-        Self::prepare(&data.source, data.tokenizer, files, data.validation_fraction, &data_dir.tokens())
+        let (tokens, own) = (data_dir.tokens(), Some(data_dir.root()));
+        Self::prepare(&data.source, data.tokenizer, files, data.validation_fraction, &tokens, own)
+    }
+
+    /// The data that a run's folder holds, without its text; only where that is not enough, from the text.
+    ///
+    /// # Errors
+    /// As for [`Dataset::prepare`].
+    pub(crate) fn of_folder(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
+        match Self::of_cache(data, data_dir) {
+            Some(dataset) => Ok(dataset),
+            None => Self::of_run(data, data_dir),
+        }
+    }
+
+    fn of_cache(data: &DataConfig, data_dir: &DataDir) -> Option<Self> {
+        let tokenizer =
+            Tokenizer::restore(&data_dir.saved_tokenizer()?, data_dir.tokenizer_files().as_deref()).ok()?;
+        let source_hash = data_dir.text_hash()?;
+        let key = TokenKey {
+            tokenizer: tokenizer.hash(),
+            source: Hash::from_hex(&source_hash).ok()?,
+            validation_fraction: data.validation_fraction,
+        };
+        let tokens = TokenFile::open(&data_dir.tokens().join(key.file_name()), &key).ok()?;
+        Some(Self { corpus: data.source.to_string(), tokenizer, tokens: Arc::new(tokens), source_hash })
     }
 
     /// blake3 of the text, in hexadecimal.
@@ -117,4 +142,30 @@ impl Dataset {
     pub fn validation_windows(&self, shape: WindowShape) -> Result<ValidationWindows, SplitTooShort> {
         ValidationWindows::new(self.tokens.clone(), shape)
     }
+}
+
+/// Writes the token file of a corpus, in memory that does not grow with it; a long text says how far it is.
+fn tokenise(
+    corpus: &Corpus,
+    tokenizer: &Tokenizer,
+    key: &TokenKey,
+    path: &Path,
+) -> Result<TokenFile, DataError> {
+    let mut writer = TokenWriter::create(path, key, tokenizer.vocabulary())?;
+    let mut hasher = Hasher::new();
+    let (mut read, mut said) = (0, 0);
+    let progress = |bytes: &[u8]| {
+        hasher.update(bytes);
+        read += bytes.len() as u64;
+        let tenths = read * 10 / corpus.size().max(1);
+        if tenths > said && corpus.size() > LONG {
+            said = tenths;
+            tracing::info!("tokenising {}: {} %", corpus.name, tenths * 10);
+        }
+    };
+    tokenizer.encode_corpus(corpus, progress, |ids| -> Result<(), DataError> { Ok(writer.push(ids)?) })?;
+    if hasher.finalize() != key.source {
+        return Err(CorpusError::Changed { name: corpus.name.clone() }.into());
+    }
+    Ok(writer.finish()?)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     characters::Characters,
     corpus::{Corpus, CorpusError},
-    gpt2::{self, Gpt2, Gpt2Error},
+    gpt2::{Gpt2, Gpt2Error},
 };
 
 /// `data.tokenizer` of `run.toml`.
@@ -45,6 +45,9 @@ impl TokenizerKind {
         }
     }
 }
+
+/// Bytes of a corpus that are given to the BPE library at a time. It takes some hundred bytes for each.
+const PIECE: usize = 1 << 20;
 
 /// Why text cannot be encoded or ids decoded.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +104,15 @@ impl Tokenizer {
         Self(Inner::Characters(Characters::of(text)))
     }
 
+    /// One token for each of these characters.
+    pub fn of_characters(characters: Characters) -> Self {
+        Self(Inner::Characters(characters))
+    }
+
     /// GPT-2's BPE with the vocabulary in `files`, or its own.
+    ///
+    /// # Errors
+    /// Files that cannot be read or do not fit together.
     pub fn gpt2(files: Option<&Path>) -> Result<Self, TokenizerError> {
         let gpt2 = match files {
             Some(folder) => Gpt2::from_folder(folder)?,
@@ -226,15 +237,53 @@ impl Tokenizer {
         Ok(String::from_utf8_lossy(&self.decode(ids)?).into_owned())
     }
 
-    /// Cut a corpus into pieces of about a mebibyte whose ids, put together, are those of the whole.
-    pub fn pieces<'a>(
+    /// Names and contents of the files by which `transformers` knows this tokenizer; none for those it does not have.
+    pub fn files(&self) -> Vec<(&'static str, &str)> {
+        match &self.0 {
+            Inner::Gpt2(g) => g.files().to_vec(),
+            Inner::Bytes | Inner::Characters(_) => vec![],
+        }
+    }
+
+    /// Ids of a corpus, shown to `see` some at a time: memory does not grow with the text. `progress` sees all
+    /// bytes of the text as they are read.
+    ///
+    /// # Errors
+    /// What the corpus or the tokenizer has, or what `see` says.
+    pub fn encode_corpus<E>(
         &self,
-        corpus: &'a Corpus,
-    ) -> Result<Box<dyn Iterator<Item = &'a [u8]> + 'a>, CorpusError> {
-        const PIECE: usize = 1 << 20;
-        Ok(match self.0 {
-            Inner::Bytes => Box::new(corpus.bytes.chunks(PIECE)),
-            _ => Box::new(gpt2::pieces(corpus.text(self.kind().name())?, PIECE).map(str::as_bytes)),
-        })
+        corpus: &Corpus,
+        mut progress: impl FnMut(&[u8]),
+        mut see: impl FnMut(&[u32]) -> Result<(), E>,
+    ) -> Result<(), E>
+    where
+        E: From<CorpusError> + From<TokenizerError>,
+    {
+        let name = self.kind().name();
+        match &self.0 {
+            Inner::Bytes => corpus.read(|bytes| {
+                progress(bytes);
+                see(&self.encode_bytes(bytes)?)
+            }),
+            Inner::Characters(_) => corpus.read_text(name, |text| {
+                progress(text.as_bytes());
+                see(&self.encode(text)?)
+            }),
+            Inner::Gpt2(gpt2) => {
+                let mut held = String::new();
+                corpus.read_text(name, |text| {
+                    progress(text.as_bytes());
+                    held.push_str(text);
+                    if held.len() > PIECE
+                        && let Some(cut) = gpt2.cuts().first(&held, PIECE)
+                    {
+                        let rest = held.split_off(cut);
+                        see(&self.encode(&std::mem::replace(&mut held, rest))?)?;
+                    }
+                    Ok::<(), E>(())
+                })?;
+                see(&self.encode(&held)?)
+            }
+        }
     }
 }

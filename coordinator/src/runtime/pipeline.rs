@@ -197,7 +197,9 @@ fn verify_part(manifest: &Manifest, holds: Vec<protocol::spec::Part>, bytes: &[u
     let verified = ParameterSet::import(&manifest.model, &hops, &[bytes], &Device::Cpu);
     match verified.map(|parameters| parameters.steps_done()) {
         Ok(steps) if steps == manifest.steps_done => Ok(()),
-        Ok(steps) => Err(format!("its weights have seen {steps} steps, {} were asked for", manifest.steps_done)),
+        Ok(steps) => {
+            Err(format!("its weights have seen {steps} steps, {} were asked for", manifest.steps_done))
+        }
         Err(error) => Err(error.to_string()),
     }
 }

@@ -1,5 +1,5 @@
 //! Whole models on disk, in the layout that `transformers` reads: `model.safetensors` and `config.json`,
-//! with our tokenizer beside them.
+//! with our tokenizer beside them, and transformers' own files of it where there are any.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 use engine::checkpoint::{Checkpoint, CheckpointError};
 use protocol::spec::ModelSpec;
 
-use super::{remove, write_atomically};
+use super::{HALF, TOKENIZER, remove, sync_folder, write_atomically};
 use crate::data::tokenizer::SavedTokenizer;
 
 #[derive(Debug, thiserror::Error)]
@@ -51,14 +51,21 @@ pub fn write(
 ) -> Result<PathBuf, ExportError> {
     let place = checkpoints.join(folder_name(steps_done));
     let failed = |source| ExportError::Write { path: place.clone(), source };
-    let half = tempfile::Builder::new().prefix(".half-").tempdir_in(checkpoints).map_err(failed)?;
+    let half = tempfile::Builder::new().prefix(HALF).tempdir_in(checkpoints).map_err(failed)?;
     let write = |name: &str, bytes: &[u8]| write_atomically(&half.path().join(name), bytes).map_err(failed);
     write("model.safetensors", weights)?;
     write("config.json", config.as_bytes())?;
     let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| failed(e.into()))?;
     write("tokenizer.cohort.json", &tokenizer)?;
+    // What the run has of transformers' own tokenizer files.
+    if let Some(files) = checkpoints.parent().map(|run| run.join(TOKENIZER)).filter(|files| files.exists()) {
+        for entry in fs::read_dir(files).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            fs::copy(entry.path(), half.path().join(entry.file_name())).map_err(failed)?;
+        }
+    }
     remove(&place).map_err(failed)?;
-    fs::rename(half.keep(), &place).map_err(failed)?;
+    fs::rename(half.keep(), &place).and_then(|()| sync_folder(checkpoints)).map_err(failed)?;
     prune(checkpoints, keep).map_err(failed)?;
     Ok(place)
 }

@@ -86,7 +86,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let dataset = prepare(&config, &data_dir).await?;
     let tokenizer = dataset.tokenizer.save();
     if options.resume {
-        data_dir.same_text(&dataset)?;
+        data_dir.same_data(&dataset)?;
     }
     let past = EventLog::read(&data_dir.event_log())?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());

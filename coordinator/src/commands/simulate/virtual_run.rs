@@ -136,6 +136,6 @@ pub fn parse(toml: &str) -> anyhow::Result<RunConfig> {
 pub fn dataset(config: &RunConfig, folder: &Path) -> anyhow::Result<Dataset> {
     let data = &config.data;
     let files = data.tokenizer_files.as_deref();
-    Dataset::prepare(&data.source, data.tokenizer, files, data.validation_fraction, folder)
+    Dataset::prepare(&data.source, data.tokenizer, files, data.validation_fraction, folder, None)
         .context("the text of the simulated run cannot be had")
 }
