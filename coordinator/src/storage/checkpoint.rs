@@ -61,11 +61,17 @@ pub fn write(
     if let Some(files) = checkpoints.parent().map(|run| run.join(TOKENIZER)).filter(|files| files.exists()) {
         for entry in fs::read_dir(files).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            fs::copy(entry.path(), half.path().join(entry.file_name())).map_err(failed)?;
+            let bytes = fs::read(entry.path()).map_err(failed)?;
+            write_atomically(&half.path().join(entry.file_name()), &bytes).map_err(failed)?;
         }
     }
-    remove(&place).map_err(failed)?;
+    // One of work that is done again stays whole, under another name, until the new one is there.
+    let old = tempfile::Builder::new().prefix(HALF).tempdir_in(checkpoints).map_err(failed)?;
+    if place.exists() {
+        fs::rename(&place, old.path().join("old")).map_err(failed)?;
+    }
     fs::rename(half.keep(), &place).and_then(|()| sync_folder(checkpoints)).map_err(failed)?;
+    drop(old);
     prune(checkpoints, keep).map_err(failed)?;
     Ok(place)
 }
