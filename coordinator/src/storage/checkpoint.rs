@@ -93,3 +93,23 @@ fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {
     let folders = list(checkpoints)?;
     folders[..folders.len().saturating_sub(keep.max(1))].iter().try_for_each(|old| remove(old))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_has_the_runs_tokenizer_files_and_replaces_one_of_the_same_step() {
+        let run = tempfile::tempdir().unwrap();
+        let checkpoints = run.path().join("checkpoints");
+        fs::create_dir(&checkpoints).unwrap();
+        fs::create_dir(run.path().join(TOKENIZER)).unwrap();
+        fs::write(run.path().join(TOKENIZER).join("vocab.json"), "{}").unwrap();
+        for weights in ["first", "again"] {
+            let place = write(&checkpoints, 7, "{}", weights.as_bytes(), &SavedTokenizer::Bytes, 3).unwrap();
+            assert_eq!(fs::read(place.join("model.safetensors")).unwrap(), weights.as_bytes());
+            assert_eq!(fs::read(place.join("vocab.json")).unwrap(), b"{}");
+        }
+        assert_eq!(fs::read_dir(&checkpoints).unwrap().count(), 1, "nothing is left of the first");
+    }
+}
