@@ -92,7 +92,7 @@ impl Gpt2 {
         let pairs = parse_merges(&merges, &ids).map_err(|what| faulty("vocab.bpe", what))?;
         let bytes = byte_table(&ids).map_err(|what| faulty("encoder.json", what))?;
         let end_of_text = ids.get(END_OF_TEXT).copied();
-        let cuts = Cuts::of(&pairs, |token| Some(bytes.get(*ids.get(token)? as usize)?.as_deref()?));
+        let cuts = Cuts::of(&pairs, |token| bytes.get(*ids.get(token)? as usize)?.as_deref());
         let vocabulary: Vocab = ids.into_iter().collect();
         let model = BPE::builder()
             .vocab_and_merges(vocabulary, pairs)

@@ -61,11 +61,17 @@ pub fn write(
     if let Some(files) = checkpoints.parent().map(|run| run.join(TOKENIZER)).filter(|files| files.exists()) {
         for entry in fs::read_dir(files).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            fs::copy(entry.path(), half.path().join(entry.file_name())).map_err(failed)?;
+            let bytes = fs::read(entry.path()).map_err(failed)?;
+            write_atomically(&half.path().join(entry.file_name()), &bytes).map_err(failed)?;
         }
     }
-    remove(&place).map_err(failed)?;
+    // One of work that is done again stays whole, under another name, until the new one is there.
+    let old = tempfile::Builder::new().prefix(HALF).tempdir_in(checkpoints).map_err(failed)?;
+    if place.exists() {
+        fs::rename(&place, old.path().join("old")).map_err(failed)?;
+    }
     fs::rename(half.keep(), &place).and_then(|()| sync_folder(checkpoints)).map_err(failed)?;
+    drop(old);
     prune(checkpoints, keep).map_err(failed)?;
     Ok(place)
 }
@@ -86,4 +92,24 @@ pub fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
 fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {
     let folders = list(checkpoints)?;
     folders[..folders.len().saturating_sub(keep.max(1))].iter().try_for_each(|old| remove(old))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_has_the_runs_tokenizer_files_and_replaces_one_of_the_same_step() {
+        let run = tempfile::tempdir().unwrap();
+        let checkpoints = run.path().join("checkpoints");
+        fs::create_dir(&checkpoints).unwrap();
+        fs::create_dir(run.path().join(TOKENIZER)).unwrap();
+        fs::write(run.path().join(TOKENIZER).join("vocab.json"), "{}").unwrap();
+        for weights in ["first", "again"] {
+            let place = write(&checkpoints, 7, "{}", weights.as_bytes(), &SavedTokenizer::Bytes, 3).unwrap();
+            assert_eq!(fs::read(place.join("model.safetensors")).unwrap(), weights.as_bytes());
+            assert_eq!(fs::read(place.join("vocab.json")).unwrap(), b"{}");
+        }
+        assert_eq!(fs::read_dir(&checkpoints).unwrap().count(), 1, "nothing is left of the first");
+    }
 }

@@ -1,4 +1,5 @@
-//! The append-only event log, in SQLite: what happened in a run, and whose work was accepted or refused.
+//! The event log, in SQLite: what happened in a run, and whose work was accepted or refused. Rows are appended by a
+//! thread of their own.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,11 +10,13 @@ use std::{
 
 use rusqlite::Connection;
 
+use super::event_rows::{EventRows, Past};
 use control::Record;
-use protocol::view::CurvePoint;
 
+/// Why there is no log.
 #[derive(Debug, thiserror::Error)]
 pub enum EventLogError {
+    /// SQLite says no.
     #[error("the event log {path} cannot be used ({source}); name another folder with --data-dir")]
     Open { path: PathBuf, source: rusqlite::Error },
 }
@@ -23,15 +26,6 @@ pub enum EventLogError {
 pub struct EventLog {
     queue: Option<mpsc::Sender<(i64, Record)>>,
     writer: Option<JoinHandle<()>>,
-}
-
-/// What an earlier process has left in the log.
-#[derive(Debug, Default)]
-pub struct Past {
-    /// Largest number of a worker; 0 without one.
-    pub last_worker: u64,
-    /// The learning curve.
-    pub curve: Vec<CurvePoint>,
 }
 
 impl EventLog {
@@ -44,31 +38,22 @@ impl EventLog {
             return Ok(Past::default());
         }
         let opened = |source| EventLogError::Open { path: path.to_path_buf(), source };
-        let connection = Connection::open(path).map_err(opened)?;
-        read_past(&connection).map_err(opened)
+        Connection::open(path).and_then(EventRows::open).and_then(|rows| rows.past()).map_err(opened)
     }
 
+    /// Opens or makes the log, and begins the thread that writes it.
+    ///
+    /// # Errors
+    /// A file that cannot be made or is no log.
     pub fn open(path: &Path) -> Result<Self, EventLogError> {
         let opened = |source| EventLogError::Open { path: path.to_path_buf(), source };
-        let connection = Connection::open(path).map_err(opened)?;
-        connection
-            .execute_batch(
-                "PRAGMA journal_mode = WAL;
-                 PRAGMA synchronous = NORMAL;
-                 CREATE TABLE IF NOT EXISTS events (
-                     id INTEGER PRIMARY KEY AUTOINCREMENT,
-                     at_ms INTEGER NOT NULL,
-                     what TEXT NOT NULL,
-                     record TEXT NOT NULL
-                 ) STRICT;",
-            )
-            .map_err(opened)?;
+        let rows = Connection::open(path).and_then(EventRows::open).map_err(opened)?;
         let (queue, records) = mpsc::channel();
-        let writer = std::thread::spawn(move || write(connection, &records));
+        let writer = std::thread::spawn(move || write(rows, &records));
         Ok(Self { queue: Some(queue), writer: Some(writer) })
     }
 
-    /// Queue a record with the time of now.
+    /// Queues a record with the time of now.
     pub fn append(&self, record: Record) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
         if let Some(queue) = &self.queue {
@@ -87,46 +72,14 @@ impl Drop for EventLog {
     }
 }
 
-fn read_past(connection: &Connection) -> Result<Past, rusqlite::Error> {
-    let mut past = Past::default();
-    let mut query = connection.prepare(
-        "SELECT record FROM events WHERE what IN
-         ('worker_joined', 'step_done', 'validated', 'round_closed', 'evaluated', 'point') ORDER BY id",
-    )?;
-    let mut rows = query.query(())?;
-    while let Some(row) = rows.next()? {
-        let text: String = row.get(0)?;
-        match serde_json::from_str(&text) {
-            Ok(Record::WorkerJoined { worker, .. }) => past.last_worker = past.last_worker.max(worker.0),
-            Ok(Record::Point { point }) => past.curve.push(point),
-            _ => {}
-        }
-    }
-    Ok(past)
-}
-
-/// Write whatever has come, many records to a transaction when they come fast.
-fn write(mut connection: Connection, records: &mpsc::Receiver<(i64, Record)>) {
+/// Writes whatever has come, many records to a transaction when they come fast.
+fn write(mut rows: EventRows, records: &mpsc::Receiver<(i64, Record)>) {
     while let Ok(first) = records.recv() {
         let batch: Vec<_> = std::iter::once(first).chain(records.try_iter()).collect();
-        if let Err(e) = append(&mut connection, &batch) {
+        if let Err(e) = rows.append(&batch) {
             tracing::error!("the event log could not be written: {e}");
         }
     }
-}
-
-fn append(connection: &mut Connection, batch: &[(i64, Record)]) -> Result<(), Box<dyn std::error::Error>> {
-    let transaction = connection.transaction()?;
-    {
-        let mut insert =
-            transaction.prepare_cached("INSERT INTO events (at_ms, what, record) VALUES (?1, ?2, ?3)")?;
-        for (at, record) in batch {
-            let value = serde_json::to_value(record)?;
-            let what = value.get("what").and_then(|w| w.as_str()).unwrap_or_default();
-            insert.execute((at, what, value.to_string()))?;
-        }
-    }
-    Ok(transaction.commit()?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!            tokenizer.json      so that checkpoints can be read without the corpus
 //!            tokenizer/          GPT-2's BPE files, if that is the tokenizer, as transformers calls them
 //!            organizer.token     bearer token of the organizer's link
-//!            events.sqlite       append-only event log and ledger
+//!            events.sqlite       event log and ledger; old rows are thinned
 //!            tokens/             the tokenised corpus, memory-mapped
 //!            blobs/              parts of snapshots, published blocks and deltas, named by their hash
 //!            snapshots/          manifests, of steps or of rounds; what has none does not count
@@ -16,8 +16,12 @@
 
 pub(crate) mod blob_store;
 pub(crate) mod checkpoint;
+#[cfg(test)]
+mod crash_consistency;
 pub(crate) mod data_dir;
 pub(crate) mod event_log;
+mod event_rows;
+mod manifests;
 pub(crate) mod rounds;
 mod same_run;
 pub(crate) mod snapshots;

@@ -1,80 +1,64 @@
 //! Manifests of snapshots on disk. A manifest is written after all its parts: it makes the snapshot count.
 
-use std::{
-    collections::HashSet,
-    fs, io,
-    path::{Path, PathBuf},
+use std::{collections::HashSet, io, path::Path};
+
+use protocol::blob::{BlobHash, BlobRef};
+
+use super::{
+    blob_store::BlobStore,
+    manifests::{self, ManifestFile, file},
+    remove,
 };
-
-use protocol::blob::BlobHash;
-
-use super::blob_store::BlobStore;
-use super::{remove, write_atomically};
 use control::pipeline::Manifest;
 
-fn file(folder: &Path, steps_done: u64) -> PathBuf {
-    folder.join(format!("step-{steps_done:08}.json"))
+impl ManifestFile for Manifest {
+    const COUNTS: &'static str = "step";
+
+    fn number(&self) -> u64 {
+        self.steps_done
+    }
+
+    fn needed(&self) -> Vec<BlobRef> {
+        self.parts.iter().map(|part| part.blob).collect()
+    }
 }
 
-/// Write a manifest.
-pub fn write(folder: &Path, manifest: &Manifest) -> io::Result<()> {
-    write_atomically(&file(folder, manifest.steps_done), &serde_json::to_vec_pretty(manifest)?)
+/// Writes a manifest.
+///
+/// # Errors
+/// The disk's.
+pub(crate) fn write(folder: &Path, manifest: &Manifest) -> io::Result<()> {
+    manifests::write(folder, manifest)
 }
 
-/// All manifests that can be read, oldest first. A damaged one does not count.
-pub fn list(folder: &Path) -> io::Result<Vec<Manifest>> {
-    let mut manifests: Vec<Manifest> = fs::read_dir(folder)?
-        .filter_map(|entry| serde_json::from_slice(&fs::read(entry.ok()?.path()).ok()?).ok())
-        .collect();
-    manifests.sort_by_key(|m: &Manifest| m.steps_done);
-    Ok(manifests)
+/// All manifests that can be read, oldest first.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub(crate) fn list(folder: &Path) -> io::Result<Vec<Manifest>> {
+    manifests::list(folder)
 }
 
-/// The newest manifest whose blobs are all whole. What is newer and damaged is said aloud.
+/// The newest manifest whose blobs are all whole.
 ///
 /// # Errors
 /// A folder that cannot be read; manifests of which not one is whole.
-pub async fn newest_good(folder: &Path, blobs: &BlobStore) -> anyhow::Result<Option<Manifest>> {
-    let manifests = list(folder)?;
-    let there_are_some = !manifests.is_empty();
-    for manifest in manifests.into_iter().rev() {
-        let mut damaged = None;
-        for blob in manifest.parts.iter().map(|part| part.blob).collect::<Vec<_>>() {
-            if !blobs.is_whole(blob).await? {
-                damaged = Some(blob.hash);
-                break;
-            }
-        }
-        match damaged {
-            None => return Ok(Some(manifest)),
-            Some(blob) => tracing::warn!(
-                "the snapshot of step {} cannot be used: the blob {blob} is missing or damaged; going back to the one \
-                 before",
-                manifest.steps_done
-            ),
-        }
-    }
-    anyhow::ensure!(
-        !there_are_some,
-        "every snapshot in {} has missing or damaged blobs; restore the folder `blobs` beside it, or begin anew in \
-         another folder",
-        folder.display()
-    );
-    Ok(None)
+pub(crate) async fn newest_good(folder: &Path, blobs: &BlobStore) -> anyhow::Result<Option<Manifest>> {
+    manifests::newest_good(folder, blobs).await
 }
 
-/// Forget what is older than the newest `keep` manifests up to `accepted`, the one a run would go back to; gives
+/// Forgets what is older than the newest `keep` manifests up to `accepted`, the one a run would go back to; gives
 /// the blobs that no manifest names any more.
 ///
 /// Later manifests are of work that was rolled back and is being done again. They stay, and they push nothing out:
 /// workers may be loading the accepted one just now.
-pub fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHash>> {
+pub(crate) fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHash>> {
     let manifests = list(folder)?;
     let up_to = manifests.partition_point(|m| m.steps_done <= accepted);
     let (old, kept) = manifests.split_at(up_to.saturating_sub(keep.max(1)));
     let wanted: HashSet<BlobHash> = kept.iter().flat_map(|m| &m.parts).map(|p| p.blob.hash).collect();
     for manifest in old {
-        remove(&file(folder, manifest.steps_done))?;
+        remove(&file::<Manifest>(folder, manifest.steps_done))?;
     }
     let dropped: HashSet<BlobHash> = old.iter().flat_map(|m| &m.parts).map(|p| p.blob.hash).collect();
     Ok(dropped.difference(&wanted).copied().collect())
@@ -82,7 +66,9 @@ pub fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHa
 
 #[cfg(test)]
 mod tests {
-    use protocol::{blob::BlobRef, spec::ModelSpec};
+    use std::fs;
+
+    use protocol::spec::ModelSpec;
 
     use super::*;
     use control::pipeline::SnapshotPart;
