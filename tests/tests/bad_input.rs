@@ -3,10 +3,14 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
-use tests::{cohort, cohort::Finished};
+use tests::{Coordinator, cohort, cohort::Finished, runs::TinyRun};
 
 /// For a program that only has to say no.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// The file that a coordinator locks. It stays, as it could not be removed without a moment in which two lock it; alone
+/// it tells of no run.
+const LOCK: &str = "coordinator.lock";
 
 /// A folder with a `run.toml` and a corpus beside it.
 struct Folder(tempfile::TempDir);
@@ -36,8 +40,14 @@ impl Folder {
     async fn refuses_to_serve(&self, words: &[&str]) -> Result<()> {
         let data = self.path("data");
         refused(&self.serve(&["--data-dir", &data]).await?, words)?;
-        let left: Vec<_> = files_below(Path::new(&data));
-        ensure!(left.is_empty(), "left half-written: {left:?}");
+        self.left_nothing_but(&[LOCK])
+    }
+
+    /// The data folder holds only files whose names end so.
+    fn left_nothing_but(&self, endings: &[&str]) -> Result<()> {
+        let left = files_below(Path::new(&self.path("data")));
+        let expected = |file: &String| endings.iter().any(|ending| file.ends_with(ending));
+        ensure!(left.iter().all(expected), "left half-written: {left:?}");
         Ok(())
     }
 }
@@ -123,9 +133,7 @@ async fn a_corpus_shorter_than_one_sequence_is_named() -> Result<()> {
     let data = folder.path("data");
     refused(&folder.serve(&["--data-dir", &data]).await?, &["data.source"])?;
     // A complete token file may stay: it bears the corpus's hash, and the next run uses it.
-    let left = files_below(Path::new(&data));
-    ensure!(left.iter().all(|file| file.ends_with(".tokens")), "left half-written: {left:?}");
-    Ok(())
+    folder.left_nothing_but(&[LOCK, ".tokens"])
 }
 
 #[tokio::test]
@@ -169,4 +177,20 @@ async fn a_checkpoint_that_is_none_is_named() -> Result<()> {
     fs::create_dir(folder.path("broken"))?;
     fs::write(folder.path("broken/model.safetensors"), b"{}")?;
     refused(&cohort::run(&["generate", &folder.path("broken")], LIMIT).await?, &["broken"])
+}
+
+#[tokio::test]
+async fn a_folder_that_another_coordinator_uses_is_named() -> Result<()> {
+    let coordinator = Coordinator::start(&TinyRun::default().toml(), &[]).await?;
+    let data = coordinator.data();
+    let run = data.with_file_name("run.toml").display().to_string();
+    let data = data.display().to_string();
+    let serve = ["serve", &run, "--listen", "127.0.0.1:0", "--data-dir", &data];
+    let words = ["in use by another coordinator", &data, "--data-dir"];
+    refused(&cohort::run(&serve, LIMIT).await?, &words)?;
+    refused(&cohort::run(&[&serve[..], &["--resume"]].concat(), LIMIT).await?, &words)?;
+    // The one that was there first has not noticed, and once it is gone, however it went, the folder is free.
+    coordinator.api.run().await?;
+    coordinator.kill_and_resume().await?.api.run().await?;
+    Ok(())
 }

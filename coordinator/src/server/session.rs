@@ -298,6 +298,7 @@ async fn write(
     let mut pings = interval(PING);
     let alive = ToWorker::from(protocol::message::Down::from(HeartbeatAnswer {}));
     let Ok(alive) = frame::encode(&alive, &[]).map(Bytes::from) else { return };
+    let mut welcomed = false;
     loop {
         let frame = tokio::select! {
             biased;
@@ -306,6 +307,7 @@ async fn write(
                     if sink.send(Message::Binary(queued.bytes.clone())).await.is_err() {
                         return;
                     }
+                    welcomed = true;
                     continue;
                 }
                 Some(Outgoing::Close(refusal)) => {
@@ -324,8 +326,8 @@ async fn write(
             }
             _ = pings.tick() => {
                 // Browsers do not show pings to a page, and while a slow receiver keeps this session from reading,
-                // heartbeats wait: the worker hears so that the coordinator is there.
-                if sink.send(Message::Binary(alive.clone())).await.is_err() {
+                // heartbeats wait: the worker hears so that the coordinator is there. Its first message is the welcome.
+                if welcomed && sink.send(Message::Binary(alive.clone())).await.is_err() {
                     return;
                 }
                 Message::Ping(Bytes::copy_from_slice(&clock().to_le_bytes()))

@@ -24,7 +24,10 @@ use tokio::{
 use super::{Options, settings};
 use crate::{
     config::{ModeName, RunConfig},
-    data::Dataset,
+    data::{
+        Dataset,
+        windows::{TrainWindows, ValidationWindows},
+    },
     runtime::{
         Ending, Interpreter, ModeIo, Pages,
         block::{self, BlockIo, BlockSetup},
@@ -88,6 +91,8 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     if options.resume {
         data_dir.same_data(&dataset)?;
     }
+    // Before the folder tells of a run: a text that is too short for one leaves none.
+    let windows = windows(&config, &dataset)?;
     let past = EventLog::read(&data_dir.event_log())?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());
     // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
@@ -115,8 +120,14 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     });
     let pages = Pages { view, curve, points };
     let log = EventLog::open(&data_dir.event_log())?;
-    let up =
-        Up { config, dataset, data_dir: data_dir.clone(), shared: shared.clone(), resume: options.resume };
+    let up = Up {
+        config,
+        dataset,
+        windows,
+        data_dir: data_dir.clone(),
+        shared: shared.clone(),
+        resume: options.resume,
+    };
     let curve = Curve::new(past.curve);
     let (ended, over) = oneshot::channel();
     let address = listener.local_addr()?;
@@ -199,10 +210,33 @@ async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Datas
     Ok(dataset)
 }
 
+/// Where the run's batches come from.
+struct Windows {
+    train: TrainWindows,
+    /// None where the held-out split is never measured.
+    validation: Option<ValidationWindows>,
+}
+
+fn windows(config: &RunConfig, dataset: &Dataset) -> anyhow::Result<Windows> {
+    let training = &config.training;
+    let shape = training.window_shape();
+    let micro_batches = match config.mode {
+        ModeName::Pipeline => training.micro_batches.unwrap_or(1),
+        ModeName::Block => 1,
+    };
+    let train = dataset.train_windows(training.seed, shape, micro_batches)?;
+    let validation = match training.validate_every {
+        0 => None,
+        _ => Some(dataset.validation_windows(shape)?),
+    };
+    Ok(Windows { train, validation })
+}
+
 /// What both modes' starts need.
 struct Up {
     config: RunConfig,
     dataset: Dataset,
+    windows: Windows,
     data_dir: DataDir,
     shared: Arc<Shared>,
     resume: bool,
@@ -214,14 +248,7 @@ impl Up {
         curve: Curve,
         told: mpsc::UnboundedSender<control::pipeline::Event>,
     ) -> anyhow::Result<(PipelineRun, PipelineIo)> {
-        let Up { config, dataset, data_dir, shared, resume } = self;
-        let training = &config.training;
-        let shape = training.window_shape();
-        let train = dataset.train_windows(training.seed, shape, training.micro_batches.unwrap_or(1))?;
-        let validation = match training.validate_every {
-            0 => None,
-            _ => Some(dataset.validation_windows(shape)?),
-        };
+        let Up { config, dataset, windows: Windows { train, validation }, data_dir, shared, resume } = self;
         let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
         let manifest = match resume {
             true => snapshots::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
@@ -239,14 +266,8 @@ impl Up {
         curve: Curve,
         told: mpsc::UnboundedSender<control::block::Event>,
     ) -> anyhow::Result<(BlockRun, BlockIo)> {
-        let Up { config, dataset, data_dir, shared, resume } = self;
+        let Up { config, dataset, windows: Windows { train, validation }, data_dir, shared, resume } = self;
         let training = &config.training;
-        let shape = training.window_shape();
-        let train = dataset.train_windows(training.seed, shape, 1)?;
-        let validation = match training.validate_every {
-            0 => None,
-            _ => Some(dataset.validation_windows(shape)?),
-        };
         let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
         let run = settings.run.clone();
         let rules = config.rounds.rules(training.learning_rate);
