@@ -361,7 +361,7 @@ fn said<M: Mode>(
                     let detail =
                         "a fault counts only from a worker that holds a part of the current plan or round"
                             .into();
-                    return turn.core.roster.unfounded_fault(worker, detail);
+                    return turn.core.roster.unfounded(worker, "Fault", detail);
                 }
             }
             Ok(())

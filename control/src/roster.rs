@@ -44,7 +44,7 @@ pub struct Worker {
 const SUSPENSION: Duration = Duration::from_secs(10);
 /// Longest suspension.
 const LONGEST_SUSPENSION: Duration = Duration::from_secs(600);
-/// A worker that sends so many faults without holding a part is turned away.
+/// A worker that sends so many faults or deltas without holding a part is turned away.
 const MOST_UNFOUNDED: u32 = 3;
 /// A worker's claim of its speed counts only up to this many times the median of the others'.
 const FASTER_THAN_PEERS: f64 = 50.0;
@@ -182,17 +182,17 @@ impl Roster {
         self.workers.values().filter_map(|worker| worker.suspended_until).filter(|until| *until > now).min()
     }
 
-    /// Notes a fault of a worker that holds nothing which could have failed.
+    /// Notes a fault or a delta of a worker that holds nothing of which it could be.
     ///
     /// # Errors
     /// The refusal with which it is turned away, after a few.
-    pub fn unfounded_fault(&mut self, id: WorkerId, detail: String) -> Result<(), Refusal> {
+    pub fn unfounded(&mut self, id: WorkerId, message: &str, detail: String) -> Result<(), Refusal> {
         let Some(worker) = self.workers.get_mut(&id) else { return Ok(()) };
         worker.unfounded = worker.unfounded.saturating_add(1);
         if worker.unfounded < MOST_UNFOUNDED {
             return Ok(());
         }
-        Err(Refusal::Unexpected { message: "Fault".into(), detail })
+        Err(Refusal::Unexpected { message: message.into(), detail })
     }
 
     /// Removes a worker; whether it was there.

@@ -64,7 +64,7 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     let version: Expected = |refusal| *refusal == Refusal::Version { theirs: VERSION + 1, ours: VERSION };
     let malformed: Expected = |refusal| matches!(refusal, Refusal::Malformed { .. });
     let unexpected: Expected = |refusal| matches!(refusal, Refusal::Unexpected { .. });
-    let cases: [(&str, Vec<tungstenite::Message>, Expected); 8] = [
+    let cases: [(&str, Vec<tungstenite::Message>, Expected); 9] = [
         ("a frame of another version", vec![raw(vec![VERSION + 1, 0, 0, 0, 0])], version),
         ("a Hello of another version", vec![bytes(&hello(VERSION + 1))?], version),
         ("garbage", vec![garbage()], malformed),
@@ -75,8 +75,10 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
         (
             "the coordinator's own words",
             vec![bytes(&hello(VERSION))?, bytes(&ToWorker::Down(Benchmark {}.into()))?],
-            unexpected,
+            // To a worker's enum these bytes are no message.
+            malformed,
         ),
+        ("a second Hello", vec![bytes(&hello(VERSION))?, bytes(&hello(VERSION))?], unexpected),
     ];
     for (what, messages, expected) in cases {
         let refusal = refused(&coordinator, what, messages).await?;
@@ -112,7 +114,7 @@ async fn rude_workers_are_refused_and_the_run_goes_on() -> Result<()> {
     // All are counted.
     let counted: Vec<(&str, u64)> = after.refusals.iter().map(|(name, n)| (name.as_str(), *n)).collect();
     let expected =
-        [("malformed", 4), ("not_in_plan", 1), ("oversized", 2), ("unexpected", 2), ("version", 2)];
+        [("malformed", 5), ("not_in_plan", 1), ("oversized", 2), ("unexpected", 2), ("version", 2)];
     ensure!(counted == expected, "{counted:?}");
     let (_, metrics) = coordinator.api.text("/metrics").await?;
     for start in [

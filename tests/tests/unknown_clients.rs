@@ -10,7 +10,7 @@ use protocol::{
     limits,
     message::{
         Address, Apply, Assign, DeltaReady, DeviceStatus, Down, Fault, FaultKind, FromWorker, Gradient,
-        Leaving, LinkSpeed, Pass, PassSeconds, Profile, Ready, Refuse, SnapshotReady, StepReport, Targets,
+        Leaving, LinkSpeed, PassSeconds, Profile, Ready, Refuse, SnapshotReady, StepReport, Targets,
         TensorFrame, Timings, ToWorker, Tokens, Welcome,
     },
     refusal::Refusal,
@@ -181,8 +181,8 @@ async fn ensure_token_is_dead(coordinator: &Coordinator, welcome: &Welcome) -> R
     let hash = BlobHash::of(b"anything");
     let status = put_first_piece(&coordinator.url, &welcome.token, hash, b"any".to_vec(), 8).await?;
     ensure!(status == StatusCode::UNAUTHORIZED, "its token still works: {status}");
-    let run = coordinator.api.run().await?;
-    ensure!(run.workers.iter().all(|worker| worker.id != welcome.worker), "it is still shown: {run:#?}");
+    let shown = |run: &RunView| run.workers.iter().any(|worker| worker.id == welcome.worker);
+    coordinator.wait_for_run("it not to be shown any more", |run| !shown(run)).await?;
     Ok(())
 }
 
@@ -359,14 +359,14 @@ async fn a_gradient_for_a_hop_that_cannot_be_is_refused() -> Result<()> {
     let (client, refused) = Client::join(&coordinator.url, "absurd").await?;
     for (mut client, welcome) in [(client, refused), (holding, welcome)] {
         client.send(gradient(last)?).await?;
-        let refusal = loop {
-            match client.hear().await?.context("closed without a refusal")? {
-                ToWorker::Down(Down::Refuse(Refuse(refusal))) => break refusal,
-                // Of the step that is open.
-                _ => {}
+        // It may first hear more of the step that is open.
+        let refused = loop {
+            let message = client.hear().await?.context("closed without a refusal")?;
+            if let ToWorker::Down(Down::Refuse(Refuse(refusal))) = message {
+                break refusal;
             }
         };
-        ensure!(matches!(refusal, Refusal::NotInPlan { .. }), "{refusal:?}");
+        ensure!(matches!(refused, Refusal::NotInPlan { .. }), "{refused:?}");
         ensure!(client.end().await?.is_none(), "it hears more than a refusal");
         ensure_token_is_dead(&coordinator, &welcome).await?;
     }
@@ -435,11 +435,13 @@ async fn who_stops_in_the_middle_of_a_frame_loses_the_session_with_the_lease() -
     let coordinator = Coordinator::start(&run.toml(), &[]).await?;
     coordinator.start_worker(HONEST)?;
     let before = coordinator.wait_for_run("the first step", |run| run.step > 0).await?;
-    let (mut client, welcome) = Client::join(&coordinator.url, "half a frame").await?;
+    let name = "half a frame";
+    let (mut client, welcome) = Client::join(&coordinator.url, name).await?;
+    coordinator.wait_for_run("it to be shown", |run| id(run, name).is_some()).await?;
     client.socket.get_mut().write_all(&start_of_frame(limits::PROBE as u64)).await?;
     client.socket.get_mut().write_all(&[0; 1000]).await?;
     // What it is told it does not read, so that it answers no ping; the end of the connection shows below WebSocket.
-    coordinator.wait_for_run("its lease to end", |run| id(run, "half a frame").is_none()).await?;
+    coordinator.wait_for_run("its lease to end", |run| id(run, name).is_none()).await?;
     let mut rest = Vec::new();
     // Closed or reset, whichever is first.
     let _ = timeout(LIMIT, client.socket.get_mut().read_to_end(&mut rest)).await.context("it stays open")?;
@@ -471,15 +473,26 @@ async fn deltas_of_clients_without_a_block_leave_no_trace_in_what_pages_read() -
     refused_as_malformed(&coordinator, frame, "DeltaReady.timings.local_steps").await?;
 
     let (mut client, welcome) = Client::join(&coordinator.url, "made up").await?;
-    client.say(delta(Timings { local_steps: 1e6, wait: 1e6, ..Timings::default() })).await?;
+    let shown = |run: &RunView| id(run, "made up") == Some(welcome.worker);
+    coordinator.wait_for_run("it to be shown", shown).await?;
+    let nothing = || delta(Timings { local_steps: 1e6, wait: 1e6, ..Timings::default() });
+    client.say(nothing()).await?;
     let now = done(&coordinator.api.run().await?);
     let after = coordinator.wait_for_run("further rounds", |run| done(run) > now + 1).await?;
-    let made_up = after.workers.iter().find(|worker| worker.id == welcome.worker);
-    ensure!(made_up.is_none_or(|worker| worker.timings == Timings::default()), "{made_up:#?}");
+    let made_up = after.workers.iter().find(|worker| worker.id == welcome.worker).context("it has gone")?;
+    ensure!(made_up.timings == Timings::default(), "{made_up:#?}");
     ensure!(
         after.rounds.is_some_and(|rounds| rounds.refused == 0),
         "a delta of nobody counts among those refused"
     );
+    client.say(nothing()).await?;
+    client.say(nothing()).await?;
+    let told = |message| matches!(message, ToWorker::Down(Down::DeltaOutcome(_))).then_some(());
+    for _ in 0..3 {
+        client.wait_for("what became of its delta", told).await?;
+    }
+    let refusal = client.refusal().await?;
+    ensure!(matches!(refusal, Refusal::Unexpected { .. }), "{refusal:?}");
     ensure_sound(&coordinator).await
 }
 

@@ -26,16 +26,23 @@ impl Block {
         worker: WorkerId,
         ready: DeltaReady,
     ) -> Result<(), Refusal> {
-        if let Some(known) = turn.core.roster.get_mut(worker) {
-            (known.status, known.timings) = (ready.status, ready.timings);
-        }
-        // How long it took says something even of a delta that is too late.
-        if let Some(replica) = self.replicas.get_mut(&worker)
-            && let Some((round, opened)) = replica.last
-            && round == ready.round
-        {
-            let seconds = turn.now.saturating_sub(opened).as_secs_f64();
-            replica.observed = Some(replica.observed.map_or(seconds, |o| o + NEWEST * (seconds - o)));
+        let given = self.replicas.get(&worker).and_then(|replica| replica.last);
+        let Some((given, opened)) = given else {
+            // Of who was never given anything to do, nothing is seen on the pages.
+            let refusal = DeltaRefusal::NotAssigned { round: ready.round };
+            refuse(turn, worker, ready.round, ready.block, &refusal);
+            let detail = "a delta counts only from a worker that was given a block".into();
+            return turn.core.roster.unfounded(worker, "DeltaReady", detail);
+        };
+        if given == ready.round {
+            if let Some(known) = turn.core.roster.get_mut(worker) {
+                (known.status, known.timings) = (ready.status, ready.timings);
+            }
+            // How long it took says something even of a delta that is too late.
+            if let Some(replica) = self.replicas.get_mut(&worker) {
+                let seconds = turn.now.saturating_sub(opened).as_secs_f64();
+                replica.observed = Some(replica.observed.map_or(seconds, |o| o + NEWEST * (seconds - o)));
+            }
         }
         let (number, block, blob) = (ready.round, ready.block, ready.blob);
         let taken = match &mut self.round {
@@ -52,7 +59,7 @@ impl Block {
         Ok(())
     }
 
-    /// Says and notes why a delta was not taken.
+    /// Says and notes why a delta of a worker that was given something to do was not taken.
     pub(super) fn delta_refused(
         &mut self,
         turn: &mut Turn<'_, Action>,
@@ -61,18 +68,12 @@ impl Block {
         block: u32,
         refusal: &DeltaRefusal,
     ) {
-        turn.count_refusal(refusal.name());
         self.totals.refused += 1;
         if let Some(replica) = self.replicas.get_mut(&worker) {
             replica.view.refused += 1;
             replica.moments_since = None;
         }
-        let words = refusal.to_string();
-        if turn.core.roster.contains(worker) {
-            let refused = Some(shorten(&words, SENTENCE));
-            turn.send(worker, DeltaOutcome { round, block, refused });
-        }
-        turn.record(Record::DeltaRefused { round, worker, refusal: refusal.name().to_string(), words });
+        refuse(turn, worker, round, block, refusal);
     }
 
     /// The aggregation server has looked at a delta.
@@ -122,4 +123,15 @@ impl Block {
             turn.send(worker, DeltaOutcome { round: number, block, refused: None });
         }
     }
+}
+
+/// Tells a worker why its delta was not taken, if it is still there; counts and records it.
+fn refuse(turn: &mut Turn<'_, Action>, worker: WorkerId, round: u64, block: u32, refusal: &DeltaRefusal) {
+    turn.count_refusal(refusal.name());
+    let words = refusal.to_string();
+    if turn.core.roster.contains(worker) {
+        let refused = Some(shorten(&words, SENTENCE));
+        turn.send(worker, DeltaOutcome { round, block, refused });
+    }
+    turn.record(Record::DeltaRefused { round, worker, refusal: refusal.name().to_string(), words });
 }
