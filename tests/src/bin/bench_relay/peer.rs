@@ -126,11 +126,12 @@ impl Sink {
 }
 
 impl Stream {
-    /// The next message; refusals and the end of the connection are errors.
+    /// The next message, but for words that the coordinator is there; refusals and the end of the connection are errors.
     pub async fn hear(&mut self) -> Result<ToWorker> {
         loop {
             match self.0.next().await.context("the connection was closed")?? {
                 tungstenite::Message::Binary(bytes) => match frame::decode(&bytes)?.message {
+                    ToWorker::Down(Down::HeartbeatAnswer(_)) => {}
                     ToWorker::Down(Down::Refuse(Refuse(refusal))) => bail!("refused: {refusal}"),
                     message => return Ok(message),
                 },
