@@ -62,9 +62,9 @@ fn the_layout_is_as_documented() {
 
     // Up, its fourth message.
     assert_eq!(frame::encode(&up(Heartbeat {}), &[]).unwrap(), [2, 2, 0, 0, 0, 1, 3]);
-    // Down, its thirteenth message: round 5, block 1, accepted.
+    // Down, its fourteenth message: round 5, block 1, accepted.
     let outcome = DeltaOutcome { round: 5, block: 1, refused: None };
-    assert_eq!(frame::encode(&down(outcome), &[]).unwrap(), [2, 5, 0, 0, 0, 1, 12, 5, 1, 0]);
+    assert_eq!(frame::encode(&down(outcome), &[]).unwrap(), [2, 5, 0, 0, 0, 1, 13, 5, 1, 0]);
 }
 
 #[test]
