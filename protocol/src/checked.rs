@@ -46,7 +46,7 @@ pub enum Problem {
         limit: u64,
     },
     /// A number is NaN, infinite, or outside the possible range.
-    #[error("is {value}: send a finite number from {least} to {most}")]
+    #[error("is {}: send a finite number from {} to {}", short(*.value), short(*.least), short(*.most))]
     OutOfRange {
         /// The number.
         value: f64,
@@ -55,6 +55,12 @@ pub enum Problem {
         /// The largest possible one.
         most: f64,
     },
+}
+
+/// A number in few characters: the largest ones have three hundred digits.
+fn short(value: f64) -> String {
+    let plain = value == 0.0 || (1e-4..1e9).contains(&value.abs());
+    if plain { value.to_string() } else { format!("{value:e}") }
 }
 
 /// The outcome of a rule: the problem, and the path of the field below the one the rule stands beside.

@@ -15,7 +15,7 @@
 use crate::{
     VERSION,
     checked::FieldError,
-    limits::HEADER_BYTES,
+    limits::{HEADER_BYTES, SENTENCE, shorten},
     message::{FrameHeader, Payload},
     refusal::Refusal,
     tensor::{MAX_ELEMENTS, MetaError},
@@ -128,8 +128,7 @@ impl From<FrameError> for Refusal {
             FrameError::Oversized { bytes } => {
                 Refusal::Oversized { bytes: bytes as u64, limit: MAX_FRAME as u64 }
             }
-            // No error quotes a text of the frame, so the detail stays within its own limit.
-            other => Refusal::Malformed { detail: other.to_string() },
+            other => Refusal::Malformed { detail: shorten(&other.to_string(), SENTENCE) },
         }
     }
 }

@@ -185,6 +185,6 @@ fn a_hostile_profile_is_refused_in_each_field() {
     infinite.head_seconds = f64::INFINITY;
     assert_eq!(
         refused(infinite).to_string(),
-        "Profile.head_seconds is inf: send a finite number from 0.000000001 to 10000000"
+        "Profile.head_seconds is inf: send a finite number from 1e-9 to 10000000"
     );
 }

@@ -332,6 +332,18 @@ fn a_refusal_says_what_was_wrong() {
 }
 
 #[test]
+fn numbers_of_three_hundred_digits_fit_into_a_refusal() {
+    let report = ValidationReport { epoch: 1, step: 1, batch: 0, loss: -f32::MAX };
+    let refusal = Refusal::from(refused(&up(report), &[]));
+    assert!(refusal.to_string().contains("ValidationReport.loss is -3.4028234663852886e38"), "{refusal}");
+    let words = Refusal::from(FrameError::Field(FieldError {
+        field: "Welcome.run.optimizer.clip_norm".into(),
+        problem: Problem::OutOfRange { value: -f64::MAX, least: 0.0, most: f64::MAX },
+    }));
+    assert!(frame::encode(&down(Refuse(words)), &[]).is_ok());
+}
+
+#[test]
 fn long_texts_are_shortened_to_fit() {
     assert_eq!(limits::shorten("short", 5), "short");
     assert_eq!(limits::shorten("longer", 5), "long…");

@@ -115,7 +115,8 @@ async fn run(
             let why = refusal.to_string();
             let refused = Event::Refused { worker: Some(worker), refusal: refusal.clone() };
             let _ = shared.events.send(refused).await;
-            control.send(Outgoing::Close(refusal));
+            // Its token is dead before it hears why.
+            shared.hub.close(worker, refusal);
             why
         }
     };
