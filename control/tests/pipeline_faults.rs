@@ -589,3 +589,36 @@ fn a_worker_that_wants_part_of_the_work_during_a_pause_gets_it_afterwards() {
     assert_eq!(world.plans().len(), 2);
     assert_eq!(world.final_history(), expected(30));
 }
+
+#[test]
+fn a_part_that_is_lost_in_a_pause_is_owed_once_the_run_goes_on_to_another_plan() {
+    let mut world = World::auto(50, 1);
+    let holder = world.join(1.0);
+    reporting(&mut world);
+    world.handle(Event::Asked(Command::Pause));
+    // The part of the snapshot that a pause asks for is lost on its way.
+    let mut lost = None;
+    while lost.is_none() {
+        world.happen(0);
+        let is_part = |said: &(WorkerId, Up)| said.0 == holder && matches!(said.1, Up::SnapshotReady(_));
+        lost = world.said.iter().position(is_part).and_then(|at| world.said.remove(at));
+    }
+    world.settle();
+    // A newcomer makes another plan worth while, which waits for that snapshot.
+    world.join(1.0);
+    world.settle();
+    world.handle(Event::Asked(Command::Start));
+    world.settle();
+    assert_ne!(world.phase(), Phase::Paused, "nobody wants it to hold any more");
+    while world.asked_owing == 0 {
+        world.pass(SECOND);
+    }
+    world.told(pipeline::Event::Owing(None));
+    world.settle();
+    for _ in 0..30 {
+        world.pass(SECOND);
+        world.settle();
+    }
+    assert_eq!(world.phase(), Phase::Finished, "{}", world.reason());
+    assert_eq!(world.final_history(), expected(50));
+}

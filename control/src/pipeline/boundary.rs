@@ -67,7 +67,7 @@ impl Pipeline {
                 Some(fault) => format!("held: {fault}"),
                 None => "saving the last weights".into(),
             };
-            turn.explain(words);
+            turn.enter(Phase::Training, words);
             return false;
         }
         if finished {
@@ -89,7 +89,7 @@ impl Pipeline {
             return true;
         }
         if self.is_saving() {
-            turn.explain("saving the weights before the model is split anew");
+            turn.enter(Phase::Training, "saving the weights before the model is split anew");
             return false;
         }
         // Decided too late for a snapshot at this boundary; the next step takes one.

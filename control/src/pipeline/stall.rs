@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{view::Phase, worker_id::WorkerId};
+use protocol::worker_id::WorkerId;
 
 use super::{Action, Activity, InForce, Pipeline};
 use crate::core::Turn;
@@ -52,7 +52,7 @@ impl Pipeline {
     /// Whether nothing has come for too long; then the relay is asked whose turn it is.
     pub(super) fn look_for_stall(&mut self, turn: &mut Turn<'_, Action>) {
         // In a pause nothing is waited for, unless the organizer wants the run to end with a snapshot.
-        let waits = turn.core.phase() != Phase::Paused || turn.core.stopping;
+        let waits = turn.core.held().is_none() || turn.core.stopping;
         if waits && !self.finding_owing && self.is_stalled(turn) {
             self.finding_owing = true;
             turn.act(Action::FindOwing);
