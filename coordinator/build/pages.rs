@@ -30,7 +30,7 @@ pub fn embed(out: &Path) -> io::Result<()> {
     }
 
     let table: String = files.iter().map(|file| entry(&folder, file)).collect::<io::Result<_>>()?;
-    fs::write(out.join("pages.rs"), format!("pub static TABLE: &[Embedded] = &[\n{table}];\n"))
+    fs::write(out.join("pages.rs"), format!("pub(crate) static TABLE: &[Embedded] = &[\n{table}];\n"))
 }
 
 /// The assets under `folder`, without their compressed forms.

@@ -17,8 +17,8 @@ pub fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
         .collect();
     fs::write(out.join("webster.z"), compress(text.as_bytes())?)?;
     let constants = format!(
-        "pub const LENGTH: usize = {};\npub const HASH: [u8; 32] = {:?};\n\
-         pub const COMPRESSED: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/webster.z\"));\n",
+        "pub(crate) const LENGTH: usize = {};\npub(crate) const HASH: [u8; 32] = {:?};\n\
+         pub(crate) const COMPRESSED: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/webster.z\"));\n",
         text.len(),
         blake3::hash(text.as_bytes()).as_bytes(),
     );

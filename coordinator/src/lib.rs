@@ -11,6 +11,8 @@
 //! What is decided is decided in `control`; here it is carried out. The library has what tests and benches drive from
 //! outside.
 
+#![deny(missing_docs, unreachable_pub)]
+
 pub mod commands;
 pub mod config;
 pub mod data;

@@ -59,7 +59,7 @@ struct Finding {
 
 impl Finding {
     /// Whether it lies further off than rounding explains.
-    pub fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|distance| *distance > self.tolerance)
     }
 }

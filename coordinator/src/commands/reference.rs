@@ -19,7 +19,7 @@ use crate::data::windows::{Batch, TrainWindows, ValidationWindows};
 
 /// Steps of a GPT-2 of `layers` layers that run as many layers on as many batches as `local_steps` local steps, of all
 /// accepted replicas together, did on blocks of `layers_per_block` layers each; at least 1.
-pub fn equal_steps(local_steps: u64, layers_per_block: u32, layers: u32) -> u64 {
+pub(super) fn equal_steps(local_steps: u64, layers_per_block: u32, layers: u32) -> u64 {
     (local_steps * u64::from(layers_per_block) / u64::from(layers.max(1))).max(1)
 }
 
@@ -34,7 +34,7 @@ pub fn equal_steps(local_steps: u64, layers_per_block: u32, layers: u32) -> u64 
 ///
 /// A model that cannot be made, or a loss that is not finite, in words.
 #[allow(clippy::too_many_arguments)]
-pub fn train(
+pub(super) fn train(
     run: &RunSpec,
     layers: u32,
     steps: u64,

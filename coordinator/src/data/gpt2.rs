@@ -35,11 +35,23 @@ const PIECE: usize = 1 << 16;
 #[derive(Debug, thiserror::Error)]
 pub enum Gpt2Error {
     #[error("data.tokenizer_files: cannot read {path}: {error}; the folder must hold encoder.json and vocab.bpe", path = path.display())]
-    Unreadable { path: PathBuf, error: std::io::Error },
+    /// A file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     #[error(
         "data.tokenizer_files: {name} is not GPT-2's: {what}; take encoder.json and vocab.bpe of one release"
     )]
-    Faulty { name: &'static str, what: String },
+    /// A file is not what it should be.
+    Faulty {
+        /// Name of the file.
+        name: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
 }
 
 /// Encodes any text; decodes to the very bytes.

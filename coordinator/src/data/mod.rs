@@ -28,12 +28,16 @@ const LONG: u64 = 32 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(transparent)]
+    /// The text.
     Corpus(#[from] CorpusError),
     #[error(transparent)]
+    /// The tokenizer.
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
+    /// The token file.
     TokenFile(#[from] TokenFileError),
     #[error(transparent)]
+    /// A split without one window.
     Windows(#[from] SplitTooShort),
 }
 
@@ -42,7 +46,9 @@ pub enum DataError {
 pub struct Dataset {
     /// The corpus, for people to read.
     pub corpus: String,
+    /// Text to ids and back.
     pub tokenizer: Tokenizer,
+    /// The ids of the whole corpus.
     pub tokens: Arc<TokenFile>,
     source_hash: String,
 }

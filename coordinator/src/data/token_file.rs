@@ -34,19 +34,47 @@ const HEADER: usize = 168;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     #[error("cannot {what} the token file {path}: {error}; check that --data-dir is writable and has space", path = path.display())]
-    Io { what: &'static str, path: PathBuf, error: io::Error },
+    /// The disk refused.
+    Io {
+        /// What could not be done.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     #[error("the token file {path} is damaged ({what}); delete it and it will be made again", path = path.display())]
-    Damaged { path: PathBuf, what: &'static str },
+    /// A file is not a whole token file.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     #[error("the token file {path} belongs to another {what}; delete it and it will be made again", path = path.display())]
-    Stale { path: PathBuf, what: &'static str },
+    /// A file is of another text or tokenizer.
+    Stale {
+        /// The file.
+        path: PathBuf,
+        /// What has changed.
+        what: &'static str,
+    },
     #[error("id {id} is not below the vocabulary of {vocabulary}: the tokenizer and its vocabulary disagree")]
-    IdTooLarge { id: u32, vocabulary: u32 },
+    /// A tokenizer gave an id outside its vocabulary.
+    IdTooLarge {
+        /// The id.
+        id: u32,
+        /// V.
+        vocabulary: u32,
+    },
 }
 
 /// What a token file was made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenKey {
+    /// Of the tokenizer.
     pub tokenizer: Hash,
+    /// Of the text.
     pub source: Hash,
     /// Share of the ids that is held out, at the end; from 0 to below 1.
     pub validation_fraction: f64,
@@ -119,6 +147,7 @@ impl TokenFile {
         self.count
     }
 
+    /// Whether there is not one token.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

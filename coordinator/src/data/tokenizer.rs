@@ -53,18 +53,34 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     #[error(transparent)]
+    /// GPT-2's files cannot be used.
     Gpt2(#[from] Gpt2Error),
     #[error(
         "the character {0:?} is not in the run's vocabulary, which has only those of its corpus; leave it out"
     )]
+    /// A character that the vocabulary does not have.
     UnknownCharacter(char),
     #[error("the text is not UTF-8 (byte {at}), which the tokenizer \"{tokenizer}\" needs; convert it")]
-    NotUtf8 { at: usize, tokenizer: &'static str },
+    /// A text is not UTF-8, which the tokenizer needs.
+    NotUtf8 {
+        /// Byte offset of the first fault.
+        at: usize,
+        /// Name of the tokenizer.
+        tokenizer: &'static str,
+    },
     #[error("there is no token {id} in a vocabulary of {vocabulary}; take ids from the run's own model")]
-    UnknownId { id: u32, vocabulary: u32 },
+    /// An id lies outside the vocabulary.
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// V.
+        vocabulary: u32,
+    },
     #[error("the BPE library failed: {0}")]
+    /// The BPE library failed, in its words.
     Library(String),
     #[error("the run was made with other BPE files; give the same folder in data.tokenizer_files")]
+    /// The BPE files are not those of the run.
     OtherFiles,
 }
 
@@ -72,13 +88,16 @@ pub enum TokenizerError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum SavedTokenizer {
+    /// One token a byte.
     Bytes,
     /// The characters in the order of their ids.
     Characters {
+        /// All of them.
         characters: String,
     },
     /// blake3 of the two files, in hexadecimal.
     Gpt2 {
+        /// The hash.
         files: String,
     },
 }
@@ -95,6 +114,7 @@ enum Inner {
 pub struct Tokenizer(Inner);
 
 impl Tokenizer {
+    /// One token for each of the 256 bytes.
     pub fn bytes() -> Self {
         Self(Inner::Bytes)
     }
@@ -133,6 +153,7 @@ impl Tokenizer {
         }
     }
 
+    /// What restores it.
     pub fn save(&self) -> SavedTokenizer {
         match &self.0 {
             Inner::Bytes => SavedTokenizer::Bytes,
@@ -141,6 +162,7 @@ impl Tokenizer {
         }
     }
 
+    /// Which one it is.
     pub fn kind(&self) -> TokenizerKind {
         match &self.0 {
             Inner::Bytes => TokenizerKind::Bytes,

@@ -34,6 +34,7 @@ pub struct Batch {
      corpus in data.source, lower training.context, or {fraction} data.validation_fraction"
 )]
 pub struct SplitTooShort {
+    /// Name of the split.
     pub split: &'static str,
     /// Tokens in the split.
     pub tokens: u64,
@@ -102,6 +103,7 @@ impl TrainWindows {
         self.per_epoch
     }
 
+    /// Size of a batch.
     pub fn shape(&self) -> WindowShape {
         self.shape
     }
@@ -136,6 +138,10 @@ pub struct ValidationWindows {
 }
 
 impl ValidationWindows {
+    /// Windows of the held-out split.
+    ///
+    /// # Errors
+    /// A split without one window.
     pub fn new(tokens: Arc<TokenFile>, shape: WindowShape) -> Result<Self, SplitTooShort> {
         let (split, context) = (tokens.len() - tokens.train_tokens(), u64::from(shape.context));
         if split <= context {
@@ -149,6 +155,7 @@ impl ValidationWindows {
         Ok(Self { tokens, shape, windows: (split - 1) / context.max(1) })
     }
 
+    /// Size of a batch.
     pub fn shape(&self) -> WindowShape {
         self.shape
     }

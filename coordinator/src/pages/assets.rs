@@ -7,7 +7,7 @@ use axum::http::HeaderValue;
 use super::policy;
 
 /// A file as `build/pages.rs` lists it.
-pub struct Embedded {
+pub(super) struct Embedded {
     pub path: &'static str,
     pub plain: &'static [u8],
     pub br: Option<&'static [u8]>,
@@ -18,7 +18,7 @@ pub struct Embedded {
 include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
 /// A file ready to be sent.
-pub struct Asset {
+pub(super) struct Asset {
     pub path: &'static str,
     pub plain: &'static [u8],
     pub br: Option<&'static [u8]>,
@@ -31,25 +31,25 @@ pub struct Asset {
     pub etag_gz: HeaderValue,
 }
 
-pub struct Assets {
+pub(super) struct Assets {
     files: Vec<Asset>,
     index_policy: Option<HeaderValue>,
 }
 
 impl Assets {
     /// Hashes the files on first use.
-    pub fn get() -> &'static Self {
+    pub(super) fn get() -> &'static Self {
         static ASSETS: LazyLock<Assets> = LazyLock::new(Assets::prepare);
         &ASSETS
     }
 
-    pub fn find(&self, path: &str) -> Option<&Asset> {
+    pub(super) fn find(&self, path: &str) -> Option<&Asset> {
         // The table is sorted by path on disk, which is not the order of URLs; a dozen files need no index.
         self.files.iter().find(|asset| asset.path == path)
     }
 
     /// The content security policy that lets index.html's own inline script run.
-    pub fn index_policy(&self) -> Option<&HeaderValue> {
+    pub(super) fn index_policy(&self) -> Option<&HeaderValue> {
         self.index_policy.as_ref()
     }
 

@@ -3,14 +3,14 @@
 use axum::http::{HeaderMap, HeaderValue, header};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
+pub(super) enum Coding {
     Brotli,
     Gzip,
     Plain,
 }
 
 impl Coding {
-    pub fn name(self) -> Option<&'static str> {
+    pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Coding::Brotli => Some("br"),
             Coding::Gzip => Some("gzip"),
@@ -20,7 +20,7 @@ impl Coding {
 }
 
 /// The smallest form that there is and that the client takes.
-pub fn accepted_coding(headers: &HeaderMap, br: bool, gz: bool) -> Coding {
+pub(super) fn accepted_coding(headers: &HeaderMap, br: bool, gz: bool) -> Coding {
     if br && accepts(headers, "br") {
         Coding::Brotli
     } else if gz && accepts(headers, "gzip") {
@@ -44,7 +44,7 @@ fn accepts(headers: &HeaderMap, coding: &str) -> bool {
 }
 
 /// Whether `If-None-Match` names this tag.
-pub fn already_has(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+pub(super) fn already_has(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     items(headers, header::IF_NONE_MATCH).any(|item| {
         let item = item.trim();
         item == "*" || item.strip_prefix("W/").unwrap_or(item).as_bytes() == etag.as_bytes()

@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
 /// Adds the security headers; `policy` is the one of index.html, None where no script may run.
-pub fn harden(mut response: Response, policy: Option<&HeaderValue>) -> Response {
+pub(super) fn harden(mut response: Response, policy: Option<&HeaderValue>) -> Response {
     let headers = response.headers_mut();
     let policy = policy.cloned().unwrap_or_else(|| content_security(""));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -32,7 +32,7 @@ fn add(headers: &mut HeaderMap, name: &'static str, value: &'static str) {
 ///
 /// It holds for the worker's files too: a worker obeys the policy of its own response. `ws:` and `wss:` are
 /// spelled out since not every browser counts them as `'self'`.
-pub fn content_security(html: &str) -> HeaderValue {
+pub(super) fn content_security(html: &str) -> HeaderValue {
     let hashes: String = inline_scripts(html)
         .map(|script| format!(" 'sha256-{}'", STANDARD.encode(Sha256::digest(script.as_bytes()))))
         .collect();

@@ -7,7 +7,7 @@ use axum::{
 };
 
 /// The pages were not there when this binary was compiled.
-pub fn built_without_pages() -> Response {
+pub(super) fn built_without_pages() -> Response {
     page(
         StatusCode::OK,
         "Cohort is running, without its pages",
@@ -17,7 +17,7 @@ pub fn built_without_pages() -> Response {
     )
 }
 
-pub fn not_found(path: &str) -> Response {
+pub(super) fn not_found(path: &str) -> Response {
     if path.starts_with("/v1/") {
         return error(StatusCode::NOT_FOUND, "there is nothing at this address of the API");
     }
@@ -28,7 +28,7 @@ pub fn not_found(path: &str) -> Response {
     )
 }
 
-pub fn method_not_allowed() -> Response {
+pub(super) fn method_not_allowed() -> Response {
     error(StatusCode::METHOD_NOT_ALLOWED, "this address can only be read")
 }
 

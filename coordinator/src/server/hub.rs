@@ -185,7 +185,7 @@ impl Hub {
     }
 
     /// Wait until nobody is connected any more.
-    pub async fn empty(&self) {
+    pub(crate) async fn empty(&self) {
         let _ = self.connected.subscribe().wait_for(|n| *n == 0).await;
     }
 

@@ -13,7 +13,7 @@ use super::{HALF, TOKENIZER, remove, sync_folder, write_atomically};
 use crate::data::tokenizer::SavedTokenizer;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ExportError {
+pub(crate) enum ExportError {
     #[error("the checkpoint {path} cannot be written: {source}")]
     Write { path: PathBuf, source: io::Error },
     #[error("the parts of the snapshot do not make a model: {0}")]
@@ -21,12 +21,12 @@ pub enum ExportError {
 }
 
 /// Name of a checkpoint's folder.
-pub fn folder_name(steps_done: u64) -> String {
+pub(crate) fn folder_name(steps_done: u64) -> String {
     format!("step-{steps_done:06}")
 }
 
 /// Write a checkpoint from the parts of a snapshot, and forget all but the newest `keep`.
-pub fn export<B: AsRef<[u8]>>(
+pub(crate) fn export<B: AsRef<[u8]>>(
     checkpoints: &Path,
     steps_done: u64,
     model: &ModelSpec,
@@ -41,7 +41,7 @@ pub fn export<B: AsRef<[u8]>>(
 /// Write a checkpoint of this config and these weights, and forget all but the newest `keep`.
 ///
 /// The folder appears under its name only when it is whole.
-pub fn write(
+pub(crate) fn write(
     checkpoints: &Path,
     steps_done: u64,
     config: &str,
@@ -77,7 +77,7 @@ pub fn write(
 }
 
 /// All checkpoints, oldest first.
-pub fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folders: Vec<(u64, PathBuf)> = fs::read_dir(checkpoints)?
         .filter_map(|entry| {
             let path = entry.ok()?.path();

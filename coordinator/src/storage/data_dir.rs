@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[derive(Debug, thiserror::Error)]
-pub enum DataDirError {
+pub(crate) enum DataDirError {
     #[error("the data directory {path} cannot be written ({source}); name another with --data-dir")]
     Unwritable { path: PathBuf, source: io::Error },
     #[error(
@@ -43,7 +43,7 @@ const LOCK: &str = "coordinator.lock";
 
 /// The folder of one run.
 #[derive(Debug, Clone)]
-pub struct DataDir {
+pub(crate) struct DataDir {
     root: PathBuf,
     /// Locked while any clone of this lives; None where the folder is only looked into. The system releases the lock
     /// when the process ends, however it ends.
@@ -56,7 +56,7 @@ impl DataDir {
     ///
     /// # Errors
     /// A folder that cannot be written, that another coordinator uses, or whose run is not this one.
-    pub fn open(root: &Path, config: &RunConfig, resume: bool) -> Result<Self, DataDirError> {
+    pub(crate) fn open(root: &Path, config: &RunConfig, resume: bool) -> Result<Self, DataDirError> {
         let mut dir = Self { root: root.to_path_buf(), _lock: None };
         let unwritable = |source| DataDirError::Unwritable { path: root.into(), source };
         if resume && !dir.config_file().exists() {
@@ -82,7 +82,7 @@ impl DataDir {
     }
 
     /// The run that is kept in a folder, to look at it while a coordinator may be at work there.
-    pub fn look_into(root: &Path) -> Result<(RunConfig, Self), DataDirError> {
+    pub(crate) fn look_into(root: &Path) -> Result<(RunConfig, Self), DataDirError> {
         let dir = Self { root: root.to_path_buf(), _lock: None };
         // A folder with a run.toml of the organizer's own is none yet.
         if !Self::is_of_a_run(root) {
@@ -107,7 +107,7 @@ impl DataDir {
     }
 
     /// Note the run. Done last, once everything it needs is there: a folder without it holds no run.
-    pub fn note_run(
+    pub(crate) fn note_run(
         &self,
         config: &RunConfig,
         dataset: &Dataset,
@@ -142,7 +142,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::OtherRun`] when one has changed.
-    pub fn same_data(&self, dataset: &Dataset) -> Result<(), DataDirError> {
+    pub(crate) fn same_data(&self, dataset: &Dataset) -> Result<(), DataDirError> {
         let other = |what: &str| DataDirError::OtherRun { path: self.root.clone(), what: what.to_owned() };
         if self.text_hash().is_some_and(|before| before != dataset.source_hash()) {
             return Err(other("text in data.source (it has changed)"));
@@ -182,7 +182,7 @@ impl DataDir {
     }
 
     /// Bearer token of the organizer, the same for the life of the folder.
-    pub fn organizer_token(&self) -> Result<String, DataDirError> {
+    pub(crate) fn organizer_token(&self) -> Result<String, DataDirError> {
         let path = self.root.join("organizer.token");
         if let Ok(token) = fs::read_to_string(&path)
             && token.trim().len() == 64
@@ -203,23 +203,23 @@ impl DataDir {
         self.root.join("tokenizer.json")
     }
 
-    pub fn event_log(&self) -> PathBuf {
+    pub(crate) fn event_log(&self) -> PathBuf {
         self.root.join("events.sqlite")
     }
 
-    pub fn tokens(&self) -> PathBuf {
+    pub(crate) fn tokens(&self) -> PathBuf {
         self.root.join("tokens")
     }
 
-    pub fn blobs(&self) -> PathBuf {
+    pub(crate) fn blobs(&self) -> PathBuf {
         self.root.join("blobs")
     }
 
-    pub fn snapshots(&self) -> PathBuf {
+    pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
 
-    pub fn checkpoints(&self) -> PathBuf {
+    pub(crate) fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
 }

@@ -15,7 +15,7 @@ use control::Record;
 
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
-pub enum EventLogError {
+pub(crate) enum EventLogError {
     /// SQLite says no.
     #[error("the event log {path} cannot be used ({source}); name another folder with --data-dir")]
     Open { path: PathBuf, source: rusqlite::Error },
@@ -23,7 +23,7 @@ pub enum EventLogError {
 
 /// Appends records on a thread of its own, so that a slow disk does not hold up a run.
 #[derive(Debug)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     queue: Option<mpsc::Sender<(i64, Record)>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -33,7 +33,7 @@ impl EventLog {
     ///
     /// # Errors
     /// A log that is there and cannot be read.
-    pub fn read(path: &Path) -> Result<Past, EventLogError> {
+    pub(crate) fn read(path: &Path) -> Result<Past, EventLogError> {
         if !path.exists() {
             return Ok(Past::default());
         }
@@ -45,7 +45,7 @@ impl EventLog {
     ///
     /// # Errors
     /// A file that cannot be made or is no log.
-    pub fn open(path: &Path) -> Result<Self, EventLogError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, EventLogError> {
         let opened = |source| EventLogError::Open { path: path.to_path_buf(), source };
         let rows = Connection::open(path).and_then(EventRows::open).map_err(opened)?;
         let (queue, records) = mpsc::channel();
@@ -54,7 +54,7 @@ impl EventLog {
     }
 
     /// Queues a record with the time of now.
-    pub fn append(&self, record: Record) {
+    pub(crate) fn append(&self, record: Record) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
         if let Some(queue) = &self.queue {
             let _ = queue.send((now, record));

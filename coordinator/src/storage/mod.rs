@@ -34,7 +34,7 @@ use std::{
 };
 
 /// Writes a file whole or not at all: to a temporary name, to disk, then under its own name.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
@@ -53,7 +53,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Remove a file or folder that may be gone already.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

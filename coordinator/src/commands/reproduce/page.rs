@@ -8,7 +8,7 @@ const PAPER: &str = "Known of BlockTrain, from its abstract alone (its tables we
     HTTP: 1.576 with 10.23 GB at full participation; three public hosts: 5.580 to 1.811 with 15.22 GB; \"a high minimum \
     sigma is required\". The numbers above are of another corpus and a far smaller scale: only orders can be compared.";
 
-pub struct Page {
+pub(super) struct Page {
     pub title: String,
     pub command: String,
     pub minutes: f64,
@@ -22,7 +22,7 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn new(title: &str, setting: String, header: &[&str], plot: Plot) -> Page {
+    pub(super) fn new(title: &str, setting: String, header: &[&str], plot: Plot) -> Page {
         Page {
             title: title.into(),
             command: String::new(),
@@ -36,7 +36,7 @@ impl Page {
         }
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let mut table = row(&self.header);
         table += &format!("|{}\n", "---|".repeat(self.header.len()));
@@ -56,6 +56,6 @@ impl Page {
 }
 
 /// "holds" or "does not hold".
-pub fn holds(it: bool) -> &'static str {
+pub(super) fn holds(it: bool) -> &'static str {
     if it { "holds" } else { "does not hold" }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::statistics::Estimate;
 
-pub struct Plot {
+pub(super) struct Plot {
     pub y: String,
     pub places: Vec<String>,
     /// Name, and a value for each place that has one.
@@ -24,7 +24,7 @@ const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8a7a00"];
 
 impl Plot {
-    pub fn svg(&self) -> String {
+    pub(super) fn svg(&self) -> String {
         let all = || self.series.iter().flat_map(|(_, values)| values.iter().flatten());
         let lowest = all().map(|e| e.mean - e.error).fold(f64::INFINITY, f64::min);
         let highest = all().map(|e| e.mean + e.error).fold(f64::NEG_INFINITY, f64::max);

@@ -3,14 +3,14 @@
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub(super) struct Estimate {
     pub mean: f64,
     /// Standard error of the mean; 0 of a single number.
     pub error: f64,
 }
 
 impl Estimate {
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Estimate {
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Estimate {
         let values: Vec<f64> = values.into_iter().collect();
         let n = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -20,7 +20,7 @@ impl Estimate {
     }
 
     /// Whether it lies above `other` by more than the errors of both together.
-    pub fn clearly_above(self, other: Estimate) -> bool {
+    pub(super) fn clearly_above(self, other: Estimate) -> bool {
         self.mean - other.mean > self.error.hypot(other.error)
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 const BACKWARD: f64 = 2.0;
 
 #[derive(Debug, thiserror::Error)]
-pub enum DevicesError {
+pub(crate) enum DevicesError {
     #[error("{path} cannot be read ({source}); give the path of a list of devices")]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{path} is no list of devices: {detail}")]
@@ -35,7 +35,7 @@ struct File {
 /// One `[[device]]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Device {
+pub(crate) struct Device {
     #[serde(default = "nameless")]
     pub name: String,
     /// Billions of floating-point operations a second that it sustains in training.
@@ -57,7 +57,7 @@ fn nameless() -> String {
 }
 
 /// Read a list of devices.
-pub fn load(path: &Path) -> Result<Vec<Device>, DevicesError> {
+pub(crate) fn load(path: &Path) -> Result<Vec<Device>, DevicesError> {
     let name = || path.to_path_buf();
     let text = std::fs::read_to_string(path).map_err(|source| DevicesError::Read { path: name(), source })?;
     let file: File = toml::from_str(&text)
@@ -84,7 +84,7 @@ pub fn load(path: &Path) -> Result<Vec<Device>, DevicesError> {
 impl Device {
     /// What it would measure of itself on this run, from the operations that matrix products take:
     /// `2 (12 d^2 + 2 T d)` a token and layer, `2 d V` a token in the head.
-    pub fn measured(&self, id: u64, run: &RunSpec) -> Measured {
+    pub(crate) fn measured(&self, id: u64, run: &RunSpec) -> Measured {
         let model = &run.model;
         let [d, t, v] = [model.width, run.context, model.vocabulary].map(f64::from);
         let tokens = f64::from(run.sequences) * t;

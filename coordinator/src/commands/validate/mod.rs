@@ -1,7 +1,7 @@
 //! What a run would come to on a list of devices, before anybody has joined: step time, efficiency, bytes and memory,
 //! for the model asked for and for narrower and wider ones of as many parameters.
 
-pub mod devices;
+pub(super) mod devices;
 
 use std::{fmt::Write, path::PathBuf};
 
@@ -38,7 +38,7 @@ const DEPTHS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// One model on the devices.
 #[derive(Debug, Clone)]
-pub struct Prediction {
+pub(super) struct Prediction {
     pub model: ModelSpec,
     pub plan: Result<Plan, PlanError>,
     /// Bytes that all workers together send in a step.
@@ -67,7 +67,7 @@ impl Prediction {
 }
 
 /// The run as it is, then its relatives of equal parameters in the layers, from wide and shallow to narrow and deep.
-pub fn predict(run: &RunSpec, stages: Stages, devices: &[Device]) -> (Prediction, Vec<Prediction>) {
+pub(super) fn predict(run: &RunSpec, stages: Stages, devices: &[Device]) -> (Prediction, Vec<Prediction>) {
     let relatives = DEPTHS
         .iter()
         .filter_map(|depth| relative(run, *depth))
@@ -94,7 +94,7 @@ fn relative(run: &RunSpec, depth: f64) -> Option<RunSpec> {
 }
 
 /// All of it for a person.
-pub fn report(run: &RunSpec, stages: Stages, devices: &[Device]) -> String {
+pub(super) fn report(run: &RunSpec, stages: Stages, devices: &[Device]) -> String {
     let (own, relatives) = predict(run, stages, devices);
     let mut out = String::new();
     // Writing to a string does not fail.
