@@ -1,7 +1,8 @@
 //! The decisions of a run, apart from all IO: time and events come in, actions go out.
 //!
 //! ```text
-//! core.rs        Run<M>: takes an event, lets the mode decide, gives actions; RunCore: what both modes share
+//! run.rs         Run<M>: takes an event, lets the mode decide, gives actions
+//! core.rs        RunCore: what both modes share; Turn: one event being taken in
 //! event.rs       what comes in, in both modes          action.rs   what goes out
 //! record.rs      lines of the event log                settings.rs what does not change
 //! roster.rs      the workers                           admission.rs who is let in
@@ -27,10 +28,11 @@ pub mod pipeline;
 mod plausible;
 pub mod record;
 pub mod roster;
+pub mod run;
 pub mod settings;
 
 pub use action::Action;
-pub use core::{Mode, Run};
 pub use event::{Command, Event};
 pub use record::Record;
+pub use run::{Mode, Run};
 pub use settings::Settings;

@@ -44,10 +44,11 @@ use protocol::{
 };
 
 use crate::{
-    core::{Mode, Run, RunCore, Standing, Turn, end, unexpected},
+    core::{RunCore, Standing, Turn, unexpected},
     curve::Curve,
     event::Command,
     record::Traffic,
+    run::{Mode, Run, end},
     settings::Settings,
 };
 use deadline::{DeadlinePolicy, Deadlines};

@@ -6,7 +6,10 @@ use protocol::{
 };
 
 use super::{Action, Activity, Half, Pipeline, planning::plural, step::StepInProgress};
-use crate::core::{RunCore, Turn, end};
+use crate::{
+    core::{RunCore, Turn},
+    run::end,
+};
 
 impl Pipeline {
     /// Whether everything up to here is in a snapshot, or there is nothing to save.

@@ -37,9 +37,10 @@ use protocol::{
 };
 
 use crate::{
-    core::{Mode, Run, RunCore, Standing, Turn, unexpected},
+    core::{RunCore, Standing, Turn, unexpected},
     curve::Curve,
     event::Command,
+    run::{Mode, Run},
     settings::Settings,
 };
 use plan::{Plan, Stages};

@@ -15,8 +15,9 @@ use super::{
     relay::Relay,
 };
 use crate::{
-    core::{RunCore, Turn, end},
+    core::{RunCore, Turn},
     record::Record,
+    run::end,
 };
 
 /// A newcomer's plan must promise to be faster than the one in force by this factor, or nothing is moved.
@@ -80,7 +81,7 @@ impl Pipeline {
             return false;
         }
         if self.is_over(turn.core) {
-            crate::core::end(self, turn, protocol::message::DrainReason::Finished, "all steps are done");
+            end(self, turn, protocol::message::DrainReason::Finished, "all steps are done");
             return false;
         }
         if let Some((phase, words)) = turn.core.held() {

@@ -12,9 +12,12 @@ use axum::{
 use control::{Command, Event};
 use protocol::worker_id::WorkerId;
 use serde::Deserialize;
-use serde_json::json;
 
-use super::{Shared, events, metrics};
+use super::{
+    Shared,
+    answers::{bearer, problem},
+    events, metrics,
+};
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
@@ -30,16 +33,6 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
             "/v1/workers/{id}/remove",
             post(|s, h, Path(id): Path<u64>| command(s, h, Command::Remove(WorkerId(id)))),
         )
-}
-
-/// The bearer token of a request.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
-}
-
-/// An answer in words.
-pub(super) fn problem(status: StatusCode, words: &str) -> Response {
-    (status, Json(json!({ "error": words }))).into_response()
 }
 
 async fn run(State(shared): State<Arc<Shared>>) -> Response {

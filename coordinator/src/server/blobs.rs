@@ -26,7 +26,7 @@ use protocol::{
 
 use super::{
     Shared,
-    api::{bearer, problem},
+    answers::{bearer, problem},
 };
 use crate::storage::blob_store::BlobError;
 

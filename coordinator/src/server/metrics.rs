@@ -18,7 +18,7 @@ use protocol::{
     view::{RunView, WorkerView},
 };
 
-use super::{Shared, api::problem};
+use super::{Shared, answers::problem};
 
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

@@ -6,9 +6,11 @@
 //! session.rs    one worker's session, whole                hub.rs      who is connected, and what may pass
 //! relay_queue.rs relayed frames that wait for a worker     blobs.rs    blobs over HTTP
 //! api.rs        JSON for the pages                         events.rs   server-sent events
+//! answers.rs    answers in words, and bearer tokens of requests
 //! metrics.rs    /metrics                                   token.rs    bearer tokens
 //! ```
 
+mod answers;
 mod api;
 mod blobs;
 mod events;

@@ -27,7 +27,7 @@ use tokio_tungstenite::{
     },
 };
 
-use super::api::problem;
+use super::answers::problem;
 
 /// Bytes read at a time. Each session holds so much from its first frame on; larger ones are no faster.
 const READ_BUFFER: usize = 16 << 10;
