@@ -9,7 +9,11 @@ use protocol::{
     worker_id::WorkerId,
 };
 
-use crate::{block::BlockRuntime, chance, error::SimulationError, harness::Desk, windows::Windows};
+use crate::{
+    chance,
+    error::SimulationError,
+    harness::{Desk, Runtime},
+};
 
 /// A copier sends this long after the one it copies, in seconds.
 const COPIED_AFTER: f64 = 1e-3;
@@ -145,13 +149,13 @@ impl Hostile {
 
     /// A worker says that its delta lies in the store. Gives what the coordinator hears of it; nothing of a copier that
     /// waits for what it copies, and says so later.
-    pub(crate) fn delta_ready<W: Windows>(
+    pub(crate) fn delta_ready<R: Runtime>(
         &mut self,
         worker: WorkerId,
         endpoint: usize,
         ready: DeltaReady,
         lengths: &[u32],
-        desk: &mut Desk<'_, BlockRuntime<W>>,
+        desk: &mut Desk<'_, R>,
     ) -> Result<Option<Up>, SimulationError> {
         let key = (ready.round, ready.block);
         let task = self.tasks.get(&endpoint).filter(|task| (task.round, task.block) == key);

@@ -9,7 +9,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`clock`], [`network`] | virtual time; frames and files over links, and the coordinator's store |
-//! | `platform`, [`virtual_worker`] | what a real session needs of its platform; a worker of a given speed |
+//! | [`virtual_worker`] | a worker of a given speed; `platform`: what its session needs; `session`: that session |
 //! | [`harness`] | one thread that drives the run's decisions and all sessions |
 //! | [`pipeline`], [`block`] | what carries out the decisions of each mode; [`windows`]: where its data come from |
 //! | [`disturbance`], `liar`, [`hostile`] | what networks, disks and workers do to a run |
@@ -34,6 +34,7 @@ pub mod pipeline;
 mod platform;
 pub mod predict;
 pub mod regime;
+mod session;
 pub mod simulate;
 mod stand_in;
 pub mod virtual_worker;

@@ -1,10 +1,8 @@
 //! What a regime does to each worker in each round it is given.
 
 use crate::{
-    block::BlockRuntime,
-    harness::Desk,
+    harness::{Desk, Runtime},
     regime::{Away, Regime, Speed},
-    windows::Windows,
 };
 
 /// The luck of all workers of a run.
@@ -24,12 +22,7 @@ impl Luck {
     }
 
     /// A worker is given a round of so many local steps. False if it is away and does not hear of it.
-    pub(crate) fn begins<W: Windows>(
-        &mut self,
-        endpoint: usize,
-        steps: u32,
-        desk: &mut Desk<'_, BlockRuntime<W>>,
-    ) -> bool {
+    pub(crate) fn begins<R: Runtime>(&mut self, endpoint: usize, steps: u32, desk: &mut Desk<'_, R>) -> bool {
         let Some((speed, turn)) = self.workers.get_mut(endpoint) else { return true };
         *turn += 1;
         let fortune = self.regime.fortune(self.seed, endpoint as u64, *turn);

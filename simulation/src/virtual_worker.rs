@@ -1,26 +1,14 @@
-//! A virtual worker: the real session over the virtual network, with a device whose speed is given.
+//! A virtual worker: what it is, and how long it computes.
 
 use std::{cell::Cell, rc::Rc};
 
-use engine::Device;
 use protocol::{
-    VERSION,
-    message::{Hello, PassSeconds, Profile, WorkerKind},
+    message::{PassSeconds, Profile},
     spec::{Backend, Part},
 };
-use worker::{
-    End, Leave,
-    devices::Devices,
-    platform::{Clock, Compute},
-};
+use worker::platform::Compute;
 
-use crate::{
-    network::{Link, Shared},
-    platform::platform,
-};
-
-/// Seconds after which a worker that was turned away comes again, as somebody new.
-const COMES_AGAIN: f64 = 1.0;
+use crate::network::Link;
 
 /// What a virtual worker is.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +64,7 @@ fn profile(layer: PassSeconds, embedding: PassSeconds, head_seconds: f64) -> Pro
 /// How long a worker computes.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
-    spec: WorkerSpec,
+    pub(crate) spec: WorkerSpec,
     /// Everything takes so many times as long at the moment.
     slower: Rc<Cell<f64>>,
 }
@@ -109,25 +97,5 @@ impl Pace {
             Compute::EvaluationPass => self.spec.evaluation_pass,
         };
         usual * self.slower.get()
-    }
-}
-
-/// Takes part in the run until it is over; comes again, as somebody new, when it is turned away.
-pub(crate) async fn session(network: Shared, endpoint: usize, pace: Pace) -> End {
-    loop {
-        let platform = platform(&network, endpoint, &pace);
-        let hello = Hello {
-            protocol: VERSION,
-            build: "simulated".into(),
-            kind: WorkerKind::Browser,
-            name: pace.spec.name.clone(),
-        };
-        let devices = Devices::described(pace.spec.profile.clone(), Device::Cpu);
-        // Dropped, it would count as the wish to leave.
-        let (_nobody_asks, leave) = Leave::new();
-        match worker::run(&platform, hello, devices, leave).await {
-            End::Refused(_) => platform.clock.sleep(COMES_AGAIN).await,
-            end => return end,
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`platform`] | what a worker needs of the place it runs in: network, clock, store, reporter |
-//! | `session` | connects, and connects again; `backoff` says when |
+//! | `session` | connects, and connects again; `backoff` says when, `session_state` is what stays |
 //! | `connection` | the handshake, then frames in and work out; `line` carries frames and heartbeats and notices silence, `inbox` holds what has arrived |
 //! | `connection::{measure, pipeline, block}` | the messages of the benchmark and of the two modes |
 //! | `pipeline_task`, [`schedule`] | pipeline mode: one stage of one plan, and what it does next |
@@ -36,6 +36,7 @@ mod pipeline_task;
 pub mod platform;
 pub mod schedule;
 mod session;
+mod session_state;
 mod snapshot_cache;
 mod transfer;
 

@@ -1,7 +1,5 @@
 //! A session: connects, and connects again when the connection is lost, until there is an end.
 
-use std::rc::Rc;
-
 use futures::{
     future::{Either, select},
     pin_mut,
@@ -10,26 +8,16 @@ use protocol::{message::Hello, tab::SessionEvent};
 
 use crate::{
     backoff::Backoff,
-    block_state::BlockState,
     connection,
     devices::Devices,
     error::{End, Stop},
     leave::Leave,
     platform::{Blobs, Clock, Network, Platform, Reporter, seconds_since, within},
-    snapshot_cache::SnapshotCache,
-    transfer::PieceSize,
+    session_state::SessionState,
 };
 
 /// Seconds that a connection may take to open.
 const CONNECT_SECONDS: f64 = 15.0;
-
-/// What a worker keeps from one connection to the next.
-pub(crate) struct SessionState {
-    pub(crate) devices: Devices,
-    pub(crate) snapshots: SnapshotCache,
-    pub(crate) block: BlockState,
-    pub(crate) piece_size: Rc<PieceSize>,
-}
 
 /// Takes part in a run until it ends, the person leaves, or the coordinator says no.
 ///
@@ -41,12 +29,7 @@ pub async fn run<N: Network, C: Clock, B: Blobs, R: Reporter>(
     devices: Devices,
     leave: Leave,
 ) -> End {
-    let mut state = SessionState {
-        devices,
-        snapshots: SnapshotCache::default(),
-        block: BlockState::default(),
-        piece_size: Rc::default(),
-    };
+    let mut state = SessionState::new(devices);
     let mut backoff = Backoff::new(&hello.name, platform.clock.now());
     let end = loop {
         let (lasted, stop) = connect(platform, &hello, &mut state, &leave).await;

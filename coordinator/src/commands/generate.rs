@@ -19,6 +19,7 @@ use crate::{
         gpt2::VOCABULARY_FILE,
         tokenizer::{SavedTokenizer, Tokenizer},
     },
+    run_folder,
     storage::{checkpoint, data_dir::DataDir},
 };
 
@@ -116,7 +117,7 @@ fn generate(
 
 /// The folder itself, or the newest checkpoint of the run in it.
 fn newest_checkpoint(folder: &Path) -> anyhow::Result<PathBuf> {
-    if !DataDir::is_of_a_run(folder) {
+    if !run_folder::is_of_a_run(folder) {
         return Ok(folder.to_path_buf());
     }
     let (_, run) = DataDir::look_into(folder)?;

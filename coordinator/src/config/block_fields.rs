@@ -3,8 +3,7 @@
 use protocol::limits::LOCAL_STEPS;
 
 use super::{
-    ModeName,
-    choices::{AggregatorName, DeltaName, MomentsName, OuterName},
+    choices::{AggregatorName, DeltaName, ModeName, MomentsName, OuterName},
     kind::{Choice, Number, Optional, Whole, WordOr},
     run_kinds::MOST_LAYERS,
     section::section,

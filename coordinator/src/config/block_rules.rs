@@ -4,9 +4,9 @@ use engine::denoiser::noise::{NoiseLaw, NoiseSchedule};
 use protocol::tensor::Encoding;
 
 use super::{
-    RunConfig,
     read::Reading,
-    rules::{TooLarge, beyond_frame, workers_are_let_in},
+    rules_of_both::{TooLarge, beyond_frame, workers_are_let_in},
+    run_config::RunConfig,
 };
 
 /// Notes whatever does not fit together in block mode.

@@ -10,7 +10,10 @@ use protocol::{
 };
 
 use super::{
-    AggregatorName, DeltaName, ModeName, OuterName, RoundsConfig, RunConfig, SessionConfig, TrainingConfig,
+    block_fields::RoundsConfig,
+    choices::{AggregatorName, DeltaName, ModeName, OuterName},
+    fields::{SessionConfig, TrainingConfig},
+    run_config::RunConfig,
 };
 use crate::data::windows::WindowShape;
 

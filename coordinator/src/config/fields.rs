@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use protocol::{limits::LOSSES, spec::Moments, tensor::Encoding};
 
 use super::{
-    ModeName,
-    choices::{PRESET_CHOICES, PRESETS, Preset},
+    choices::{ModeName, PRESET_CHOICES, PRESETS, Preset},
     kind::{Choice, Flag, Number, Optional, Path, Whole, WordOr},
     run_kinds::{MOST_LAYERS, RunName, StageCount, TextSource},
     section::section,

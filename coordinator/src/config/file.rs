@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::{ConfigFault, RunConfig, read::Reading};
+use super::{fault::ConfigFault, read::Reading, run_config::RunConfig};
 use crate::data::corpus::Source;
 
 impl RunConfig {
@@ -21,7 +21,7 @@ impl RunConfig {
         })?;
         let text = utf8(&bytes).map_err(|(line, message)| unreadable(line, message))?;
         let mut reading = Reading::new(text, &file_name);
-        let mut config = Self::read(&mut reading);
+        let mut config = Self::checked(&mut reading);
         let folder = path.parent().unwrap_or(Path::new(""));
         if let Source::Path(source) = &mut config.data.source {
             *source = folder.join(&*source);

@@ -8,7 +8,7 @@ use std::{
 
 use toml::{Value, de::DeValue, ser::Error as WriteError};
 
-use super::names::{list, nearest};
+use super::likeness::{list, nearest};
 
 /// What a field accepts, and how it is read and written. The three must agree: what `write` gives, `read` takes back.
 pub(super) trait Kind {

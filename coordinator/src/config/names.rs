@@ -1,8 +1,11 @@
-//! Names in `run.toml`: whether they are known, and which one was probably meant.
+//! Whether the names in `run.toml` are known, and what to do about one that is not.
 
 use toml::de::{DeTable, DeValue};
 
-use super::section::SectionDoc;
+use super::{
+    likeness::{list, nearest},
+    section::SectionDoc,
+};
 
 /// What is wrong with a name: the byte where its key begins, the path of the field or section, and what to do.
 pub(super) struct UnknownName {
@@ -62,16 +65,4 @@ fn about_field(field: &str, section: &SectionDoc, known: &[&SectionDoc]) -> Stri
         }
         None => format!("unknown field; [{}] has {}", section.name, list(&fields)),
     }
-}
-
-/// The name most like `word`, if one is alike enough to be meant.
-pub(super) fn nearest<'n>(word: &str, names: &[&'n str]) -> Option<&'n str> {
-    let likeness = |name: &str| strsim::jaro_winkler(word, name);
-    let best = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(best) > 0.8).then_some(best)
-}
-
-/// Names in a sentence.
-pub(super) fn list(names: &[&str]) -> String {
-    names.join(", ")
 }

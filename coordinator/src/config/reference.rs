@@ -1,6 +1,6 @@
 //! The reference of all fields, `docs/run-toml.md`, made from the fields themselves.
 
-use super::{ModeName, RunConfig, section::SectionDoc};
+use super::{choices::ModeName, run_config::RunConfig, section::SectionDoc};
 
 const HEAD: &str = "\
 # run.toml

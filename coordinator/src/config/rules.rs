@@ -1,10 +1,16 @@
 //! What must hold between the fields of `run.toml`, in both modes and in pipeline mode.
 
-use protocol::tensor::{Encoding, TensorMeta};
-
-use super::{ModeName, RunConfig, block_rules, fields::least_workers, read::Reading};
 use control::pipeline::plan::Stages;
+use protocol::tensor::Encoding;
 
+use super::{
+    block_rules,
+    choices::ModeName,
+    fields::least_workers,
+    read::Reading,
+    rules_of_both::{TooLarge, beyond_frame, workers_are_let_in},
+    run_config::RunConfig,
+};
 use crate::data::tokenizer::TokenizerKind;
 
 /// Notes whatever does not fit together.
@@ -160,27 +166,6 @@ fn stages_have_workers(reading: &mut Reading<'_>, config: &RunConfig) {
     });
 }
 
-/// `start_with` is the field of the mode, and `source` the one that its default is taken from.
-pub(super) fn workers_are_let_in(
-    reading: &mut Reading<'_>,
-    start_with: &str,
-    source: &str,
-    config: &RunConfig,
-) {
-    let most = config.session.max_workers;
-    let workers = match config.mode {
-        ModeName::Pipeline => config.pipeline.start_with,
-        ModeName::Block => config.rounds.start_with,
-    };
-    reading.rule(&[start_with, source, "session.max_workers"], || {
-        (workers > most).then(|| {
-            format!(
-                "the run waits for {workers} workers but lets in {most}; raise session.max_workers, or wait for fewer"
-            )
-        })
-    });
-}
-
 /// Activations and gradients are [N, T, d].
 fn micro_batch_fits_frame(reading: &mut Reading<'_>, config: &RunConfig) {
     let shape = [config.training.sequences, config.training.context, config.model.width];
@@ -192,21 +177,4 @@ fn micro_batch_fits_frame(reading: &mut Reading<'_>, config: &RunConfig) {
              training.sequences and raise training.micro_batches"
         ))
     });
-}
-
-/// A tensor that no frame takes.
-pub(super) struct TooLarge {
-    /// Values in it.
-    pub values: u64,
-    /// Values that a frame takes.
-    pub limit: u64,
-}
-
-/// Asks the wire itself whether a frame takes a tensor of this shape; None: it does.
-pub(super) fn beyond_frame(shape: &[u32], encoding: Encoding) -> Option<TooLarge> {
-    let values = TensorMeta::elements(shape).unwrap_or(u64::MAX);
-    let bytes = TensorMeta::expected_bytes(encoding, shape).unwrap_or(u64::MAX);
-    let meta = TensorMeta { encoding, shape: shape.to_vec(), bytes, checksum: 0 };
-    let fits = meta.check().is_ok() && bytes <= protocol::frame::MAX_PAYLOAD as u64;
-    (!fits).then_some(TooLarge { values, limit: protocol::tensor::MAX_ELEMENTS })
 }

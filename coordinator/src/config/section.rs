@@ -1,7 +1,7 @@
 //! A section of `run.toml`, declared once: [`section!`] makes of each field its place in the struct, its doc, its
 //! reader, its written form and its row in the reference.
 
-use super::{ModeName, kind::Kind};
+use super::{choices::ModeName, kind::Kind};
 
 /// What is known of a section without reading a file.
 #[derive(Clone, Copy)]

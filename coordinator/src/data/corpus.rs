@@ -12,7 +12,7 @@ use super::utf8_stream::{NotUtf8, Utf8Stream};
 use blake3::{Hash, Hasher};
 use flate2::read::ZlibDecoder;
 
-use crate::storage::data_dir::DataDir;
+use crate::run_folder;
 
 mod webster {
     include!(concat!(env!("OUT_DIR"), "/webster.rs"));
@@ -312,7 +312,9 @@ fn list(folder: &Path, own: Option<&Path>, files: &mut Vec<PathBuf>) -> Result<(
         }
         let kind = entry.file_type().map_err(|e| unreadable(&path, e))?;
         if kind.is_dir() {
-            if !DataDir::is_of_a_run(&path) && (own.is_none() || path.canonicalize().ok().as_deref() != own) {
+            if !run_folder::is_of_a_run(&path)
+                && (own.is_none() || path.canonicalize().ok().as_deref() != own)
+            {
                 list(&path, own, files)?;
             }
         } else if std::fs::metadata(&path).map_err(|e| unreadable(&path, e))?.is_file() {

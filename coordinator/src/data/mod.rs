@@ -13,7 +13,6 @@ pub mod windows;
 
 use std::{path::Path, sync::Arc};
 
-use crate::{config::DataConfig, storage::data_dir::DataDir};
 use blake3::{Hash, Hasher};
 use characters::CharacterSet;
 use corpus::{Corpus, CorpusError, Source};
@@ -95,38 +94,19 @@ impl Dataset {
         Ok(Self { corpus: corpus.name, tokenizer, tokens: Arc::new(tokens), source_hash })
     }
 
-    /// The data of a run, from its folder's cache where it is there.
-    ///
-    /// # Errors
-    /// As for [`Dataset::prepare`].
-    pub(crate) fn of_run(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
-        let files = data.tokenizer_files.as_deref();
-        let (tokens, own) = (data_dir.tokens(), Some(data_dir.root()));
-        Self::prepare(&data.source, data.tokenizer, files, data.validation_fraction, &tokens, own)
-    }
-
-    /// The data that a run's folder holds, without its text; only where that is not enough, from the text.
-    ///
-    /// # Errors
-    /// As for [`Dataset::prepare`].
-    pub(crate) fn of_folder(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
-        match Self::of_cache(data, data_dir) {
-            Some(dataset) => Ok(dataset),
-            None => Self::of_run(data, data_dir),
-        }
-    }
-
-    fn of_cache(data: &DataConfig, data_dir: &DataDir) -> Option<Self> {
-        let tokenizer =
-            Tokenizer::restore(&data_dir.saved_tokenizer()?, data_dir.tokenizer_files().as_deref()).ok()?;
-        let source_hash = data_dir.text_hash()?;
-        let key = TokenKey {
-            tokenizer: tokenizer.hash(),
-            source: Hash::from_hex(&source_hash).ok()?,
-            validation_fraction: data.validation_fraction,
-        };
-        let tokens = TokenFile::open(&data_dir.tokens().join(key.file_name()), &key).ok()?;
-        Some(Self { corpus: data.source.to_string(), tokenizer, tokens: Arc::new(tokens), source_hash })
+    /// The dataset whose token file an earlier [`Dataset::prepare`] left in `folder`, without its text; None where it is
+    /// not there.
+    pub(crate) fn cached(
+        corpus: String,
+        tokenizer: Tokenizer,
+        source_hash: String,
+        validation_fraction: f64,
+        folder: &Path,
+    ) -> Option<Self> {
+        let source = Hash::from_hex(&source_hash).ok()?;
+        let key = TokenKey { tokenizer: tokenizer.hash(), source, validation_fraction };
+        let tokens = TokenFile::open(&folder.join(key.file_name()), &key).ok()?;
+        Some(Self { corpus, tokenizer, tokens: Arc::new(tokens), source_hash })
     }
 
     /// blake3 of the text, in hexadecimal.

@@ -11,6 +11,7 @@ use super::{TOKENIZER, same_run, sweep_temporary, write_atomically};
 use crate::{
     config::RunConfig,
     data::{Dataset, corpus::Source, tokenizer::SavedTokenizer},
+    run_folder,
     server::token::random_token,
 };
 
@@ -84,18 +85,11 @@ impl DataDir {
     /// The run that is kept in a folder, to look at it while a coordinator may be at work there.
     pub(crate) fn look_into(root: &Path) -> Result<(RunConfig, Self), DataDirError> {
         let dir = Self { root: root.to_path_buf(), _lock: None };
-        // A folder with a run.toml of the organizer's own is none yet.
-        if !Self::is_of_a_run(root) {
+        if !run_folder::is_of_a_run(root) {
             return Err(DataDirError::Empty { path: dir.root });
         }
         let config = dir.read_config()?;
         Ok((config, dir))
-    }
-
-    /// Whether a folder holds a run.
-    pub(crate) fn is_of_a_run(root: &Path) -> bool {
-        let dir = Self { root: root.to_path_buf(), _lock: None };
-        dir.config_file().exists() && dir.tokenizer_file().exists()
     }
 
     fn read_config(&self) -> Result<RunConfig, DataDirError> {
@@ -196,11 +190,11 @@ impl DataDir {
     }
 
     fn config_file(&self) -> PathBuf {
-        self.root.join("run.toml")
+        run_folder::config_file(&self.root)
     }
 
     fn tokenizer_file(&self) -> PathBuf {
-        self.root.join("tokenizer.json")
+        run_folder::tokenizer_file(&self.root)
     }
 
     pub(crate) fn event_log(&self) -> PathBuf {

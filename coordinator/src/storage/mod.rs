@@ -23,6 +23,7 @@ pub(crate) mod event_log;
 mod event_rows;
 mod manifests;
 pub(crate) mod rounds;
+mod run_dataset;
 mod same_run;
 pub(crate) mod snapshots;
 pub(crate) mod watch;

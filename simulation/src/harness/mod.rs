@@ -26,7 +26,8 @@ use crate::{
     disturbance::Disturbance,
     error::SimulationError,
     network::{Arrival, Network, Shared},
-    virtual_worker::{Pace, WorkerSpec, session},
+    session::session,
+    virtual_worker::{Pace, WorkerSpec},
 };
 use runtime::{Alarm, Pending, Told};
 

@@ -27,7 +27,7 @@ use crate::{
     line::Line,
     pipeline_task::PipelineTask,
     platform::{Blobs, Clock, Network, Platform, Reporter, Transport, seconds_since, within},
-    session::SessionState,
+    session_state::SessionState,
     transfer::TransferError,
 };
 

@@ -1,10 +1,7 @@
-//! What a chart shows: its lines, its axes, and where their numbers come from.
+//! What a chart shows: its lines and its axes.
 
-use js_sys::Array;
 use leptos::prelude::*;
-use protocol::view::CurvePoint;
 
-use super::options;
 use crate::{state::scores::Line, text::chart as text};
 
 /// What is drawn.
@@ -69,26 +66,6 @@ impl Subject {
                 y: text::AXIS_IN_TIME,
                 range: Some([0.0, 105.0]),
             },
-        }
-    }
-
-    /// Its columns for uPlot: the steps, then the values of each line.
-    pub(crate) fn data(self, points: &[&CurvePoint]) -> Array {
-        match self {
-            Subject::Losses => options::losses(points),
-            Subject::Scores(lines) => {
-                let values: Vec<_> = lines
-                    .get_untracked()
-                    .into_iter()
-                    .map(|line| move |point: &CurvePoint| line.value(point))
-                    .collect();
-                let values: Vec<options::Value<'_>> =
-                    values.iter().map(|value| value as options::Value<'_>).collect();
-                options::columns(points, &values)
-            }
-            Subject::Participation => {
-                options::columns(points, &[&|point| point.participation.map(|share| 100.0 * share)])
-            }
         }
     }
 }

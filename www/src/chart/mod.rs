@@ -1,6 +1,7 @@
 //! The learning curve: a chart, a line with its values, and words for those who do not see it.
 
 mod blocks;
+mod columns;
 mod figure;
 mod options;
 mod uplot;
@@ -102,7 +103,7 @@ impl Chart {
         });
         let resized = Closure::new(move || self.fit());
         let function: &Function = hover.as_ref().unchecked_ref();
-        let data = self.curve.with_untracked(|curve| self.subject.data(&options::drawn(curve)));
+        let data = self.curve.with_untracked(|curve| self.subject.data(&columns::drawn(curve)));
         let figure = self.subject.figure();
         let plot = UPlot::new(&options::options(&element, function, &figure), &data, &element).ok();
         let resize = ResizeObserver::new(resized.as_ref().unchecked_ref()).ok();
@@ -133,7 +134,7 @@ impl Chart {
     }
 
     fn refresh(self) {
-        let data = self.curve.with_untracked(|curve| self.subject.data(&options::drawn(curve)));
+        let data = self.curve.with_untracked(|curve| self.subject.data(&columns::drawn(curve)));
         self.with_plot(|plot| plot.set_data(&data));
     }
 

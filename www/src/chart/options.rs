@@ -1,20 +1,11 @@
 //! How the curve looks: uPlot's options, with colours from the style sheet.
 
-use js_sys::{Array, Float64Array, Function, JSON, Reflect};
-use protocol::view::CurvePoint;
+use js_sys::{Array, Function, JSON, Reflect};
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use web_sys::HtmlElement;
 
-use super::figure::Figure;
-use crate::state::curve::smooth;
-
-/// Points on either side that the bold line is the mean of, as a share of the curve and at most.
-const SMOOTH_SHARE: usize = 60;
-const SMOOTH_MOST: usize = 40;
-
-/// Beyond this many points the curve has more of them than the screen has pixels, and drawing gets slow.
-const MOST_POINTS: usize = 4000;
+use super::figure::{Figure, Stroke};
 
 /// Colours and font of the chart, as custom properties of the element it stands in.
 struct Look {
@@ -58,7 +49,7 @@ pub(crate) fn options(element: &HtmlElement, hover: &Function, figure: &Figure) 
         axis
     };
     let (width, height) = size(element);
-    let line = |(line, colour): (&super::figure::Stroke, &String)| {
+    let line = |(line, colour): (&Stroke, &String)| {
         json!({
             "stroke": colour, "width": line.width, "spanGaps": true,
             "points": { "show": line.points, "size": 5, "fill": colour },
@@ -91,48 +82,4 @@ pub(crate) fn size(element: &HtmlElement) -> (i32, i32) {
 pub(crate) fn size_object(element: &HtmlElement) -> JsValue {
     let (width, height) = size(element);
     JSON::parse(&json!({ "width": width, "height": height }).to_string()).unwrap_or(JsValue::NULL)
-}
-
-/// The points that are drawn: all, or an even choice that keeps every measured validation and the end.
-pub(crate) fn drawn(curve: &[CurvePoint]) -> Vec<&CurvePoint> {
-    let stride = curve.len().div_ceil(MOST_POINTS).max(1);
-    let last = curve.len().saturating_sub(1);
-    let chosen = curve.iter().enumerate();
-    chosen
-        .filter(|(i, p)| i % stride == 0 || *i == last || p.validation_loss.is_some())
-        .map(|(_, p)| p)
-        .collect()
-}
-
-/// The columns of pipeline mode: every step's loss, their trend, and what was measured on text held back.
-pub(crate) fn losses(points: &[&CurvePoint]) -> Array {
-    let losses: Vec<f64> = points.iter().map(|point| point.train_loss).collect();
-    let smoothed = smooth(&losses, (points.len() / SMOOTH_SHARE).min(SMOOTH_MOST));
-    Array::of4(
-        &steps(points),
-        &Float64Array::from(losses.as_slice()),
-        &Float64Array::from(smoothed.as_slice()),
-        &column(points, |point| point.validation_loss),
-    )
-}
-
-/// The value of a line at a point, where it has one.
-pub(crate) type Value<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
-
-/// The steps, then a column for each line.
-pub(crate) fn columns(points: &[&CurvePoint], lines: &[Value<'_>]) -> Array {
-    let data = Array::of1(&steps(points));
-    for line in lines {
-        data.push(&column(points, line));
-    }
-    data
-}
-
-fn steps(points: &[&CurvePoint]) -> Float64Array {
-    let steps: Vec<f64> = points.iter().map(|point| point.step as f64).collect();
-    Float64Array::from(steps.as_slice())
-}
-
-fn column(points: &[&CurvePoint], value: impl Fn(&CurvePoint) -> Option<f64>) -> Array {
-    points.iter().map(|point| value(point).map_or(JsValue::NULL, JsValue::from_f64)).collect()
 }

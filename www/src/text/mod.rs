@@ -5,10 +5,12 @@
 
 pub(crate) mod activity;
 pub(crate) mod block;
+mod block_mode;
 pub(crate) mod chart;
 pub(crate) mod device;
 pub(crate) mod figures;
 pub(crate) mod mode;
+mod modes;
 pub(crate) mod numbers;
 pub(crate) mod organizer;
 pub(crate) mod pages;
