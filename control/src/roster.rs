@@ -43,7 +43,7 @@ pub struct Worker {
 /// How long a worker is given no work after its first fault; twice as long after each further one.
 const SUSPENSION: Duration = Duration::from_secs(10);
 /// Longest suspension.
-const LONGEST_SUSPENSION: Duration = Duration::from_secs(600);
+const LONGEST_SUSPENSION: Duration = Duration::from_mins(10);
 /// A worker that sends so many faults or deltas without holding a part is turned away.
 const MOST_UNFOUNDED: u32 = 3;
 /// A worker's claim of its speed counts only up to this many times the median of the others'.

@@ -214,7 +214,7 @@ fn a_coordinator_that_stood_still_makes_no_delta_late() {
     for _ in 0..3 {
         world.join(0);
     }
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     world.now += hour;
     world.handle(Event::Stalled(hour));
     world.handle(Event::Tick);

@@ -402,7 +402,7 @@ fn a_coordinator_that_stood_still_blames_nobody() {
     let mut world = World::auto(30, 1);
     let worker = world.join(1.0);
     reporting(&mut world);
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     world.now += hour;
     world.handle(Event::Stalled(hour));
     world.handle(Event::Tick);

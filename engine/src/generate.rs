@@ -122,7 +122,7 @@ mod tests {
     fn shares(sampling: Sampling) -> [f64; 4] {
         let mut shares = [0.0; 4];
         for i in 0..10_000 {
-            shares[choose(&LOGITS, sampling, (i as f64 + 0.5) / 1e4).unwrap() as usize] += 1e-4;
+            shares[choose(&LOGITS, sampling, (f64::from(i) + 0.5) / 1e4).unwrap() as usize] += 1e-4;
         }
         shares
     }

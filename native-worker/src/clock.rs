@@ -39,6 +39,6 @@ impl platform::Clock for Clock {
                 Poll::Pending
             }
         })
-        .await
+        .await;
     }
 }

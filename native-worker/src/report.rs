@@ -21,7 +21,7 @@ impl platform::Reporter for Reporter {
 fn report(event: SessionEvent) {
     match event {
         SessionEvent::Welcomed { worker, run } => {
-            tracing::info!("welcomed as worker {worker} of run {}", run.name)
+            tracing::info!("welcomed as worker {worker} of run {}", run.name);
         }
         SessionEvent::Profiled { profile } => {
             let link = profile.link.map_or("not measured".into(), |link| {
@@ -60,7 +60,7 @@ fn report(event: SessionEvent) {
             timings.send
         ),
         SessionEvent::DeltaOutcome { round, refused: None } => {
-            tracing::info!("round {}: accepted", round + 1)
+            tracing::info!("round {}: accepted", round + 1);
         }
         SessionEvent::DeltaOutcome { round, refused: Some(words) } => {
             tracing::warn!("round {}: not taken: {words}", round + 1);

@@ -148,7 +148,7 @@ fn a_hostile_profile_is_refused_in_each_field() {
         ("embedding.backward", |profile, value| profile.embedding.backward = value),
         ("head_seconds", |profile, value| profile.head_seconds = value),
         ("link.round_trip_seconds", |profile, value| {
-            profile.link.as_mut().unwrap().round_trip_seconds = value
+            profile.link.as_mut().unwrap().round_trip_seconds = value;
         }),
         ("link.up", |profile, value| profile.link.as_mut().unwrap().up = value),
         ("link.down", |profile, value| profile.link.as_mut().unwrap().down = value),

@@ -215,7 +215,7 @@ fn every_encoder_rejects_what_is_not_finite() {
         let refused = |error: CodecError| match error {
             // By the bits, as NaN differs from itself.
             CodecError::NotFinite { index, value } => {
-                assert_eq!((index, value.to_bits()), (first, bits[first]))
+                assert_eq!((index, value.to_bits()), (first, bits[first]));
             }
             other => panic!("{case}: {other}"),
         };

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{process::Process, tab::Tab, webdriver::Session};
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 pub struct Browser {
     _driver: Process,

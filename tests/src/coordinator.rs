@@ -20,7 +20,7 @@ use crate::{
     worker::NativeWorker,
 };
 
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_mins(2);
 
 pub struct Coordinator {
     pub process: Process,

@@ -2,6 +2,9 @@
 //!
 //! Everything started here ends with the value that stands for it, and shows what it printed when a test fails.
 
+// Errors are anyhow's here, and say in words what went wrong.
+#![allow(clippy::missing_errors_doc)]
+
 pub mod api;
 pub mod browser;
 pub mod client;

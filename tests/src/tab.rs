@@ -74,7 +74,7 @@ impl Tab {
 
     /// Waits for the element, scrolls to it and clicks it as a mouse would.
     pub async fn click(&self, css: &str) -> Result<()> {
-        let element = wait_until(css, Duration::from_secs(60), async || {
+        let element = wait_until(css, Duration::from_mins(1), async || {
             let found =
                 self.session.post("/elements", json!({ "using": "css selector", "value": css })).await?;
             let reference = found[0].as_object().and_then(|element| element.values().next().cloned());

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
 /// How long anything may take before a test gives up: generous, as a deadline is no measurement.
-pub const LIMIT: Duration = Duration::from_secs(600);
+pub const LIMIT: Duration = Duration::from_mins(10);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 

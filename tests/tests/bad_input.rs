@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use tests::{Coordinator, cohort, cohort::Finished, runs::TinyRun};
 
 /// For a program that only has to say no.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// The file that a coordinator locks. It stays, as it could not be removed without a moment in which two lock it; alone
 /// it tells of no run.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use protocol::view::{RoundsView, RunView};
 use tests::{Coordinator, alone, cohort, runs::TinyBlocks};
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 
 fn rounds(run: &RunView) -> Result<&RoundsView> {
     run.rounds.as_ref().context("the run is not in block mode")

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// For what must be over within two seconds on a computer that has time.
 const SOON: Duration = Duration::from_secs(30);
 /// For a program to start and do something.
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_mins(2);
 
 /// A way to ask a program to end.
 type Ask = fn(&Process);

@@ -56,8 +56,9 @@ impl TaskError {
                 FaultKind::BadTensor
             }
             TaskError::Load(StageError::Device(_) | StageError::Parameters(ParameterError::Device(_)))
-            | TaskError::Block(BlockError::Stage(StageError::Device(_)))
-            | TaskError::Block(BlockError::Parameters(ParameterError::Device(_)))
+            | TaskError::Block(
+                BlockError::Stage(StageError::Device(_)) | BlockError::Parameters(ParameterError::Device(_)),
+            )
             | TaskError::Stage(_)
             | TaskError::NotMeasured => FaultKind::Device,
             TaskError::Load(_) | TaskError::Assignment(_) | TaskError::Block(_) => FaultKind::Weights,

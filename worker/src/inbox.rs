@@ -38,7 +38,7 @@ impl Inbox {
             *self.writer.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 
     /// A frame has arrived.

@@ -206,7 +206,7 @@ impl PipelineTask {
         let seconds = seconds_since(clock, began);
         match op {
             Op::Forward { .. } | Op::Loss { pass: Pass::Validate { .. }, .. } => {
-                self.timings.forward += seconds
+                self.timings.forward += seconds;
             }
             Op::Loss { .. } | Op::Backward { .. } => self.timings.backward += seconds,
         }

@@ -108,6 +108,9 @@ impl Schedule {
     }
 
     /// Tokens or an activation for `hop` arrived.
+    ///
+    /// # Errors
+    /// One that is not due: of a hop not held here, of another pass, or here already.
     pub fn input(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
@@ -119,6 +122,9 @@ impl Schedule {
     }
 
     /// Targets for the head at `hop` arrived.
+    ///
+    /// # Errors
+    /// As for [`Schedule::input`].
     pub fn targets(&mut self, hop: u32, pass: Pass) -> Result<(), ScheduleError> {
         self.check(pass)?;
         let state = self.hop(hop)?;
@@ -130,6 +136,9 @@ impl Schedule {
     }
 
     /// The gradient of what left `hop` arrived.
+    ///
+    /// # Errors
+    /// As for [`Schedule::input`].
     pub fn gradient(&mut self, hop: u32, micro_batch: u32) -> Result<(), ScheduleError> {
         let pass = Pass::Train { micro_batch };
         self.check(pass)?;

@@ -171,7 +171,7 @@ mod tests {
 
         async fn sleep(&self, seconds: f64) {
             if seconds >= REQUEST_SECONDS {
-                futures::future::pending().await
+                futures::future::pending::<()>().await;
             }
         }
 

@@ -1,5 +1,8 @@
 //! What `cargo xtask` does. A library, so that the end-to-end tests share [`chromium`] with it.
 
+// Errors are anyhow's here, and say in words what went wrong.
+#![allow(clippy::missing_errors_doc)]
+
 pub mod bench;
 pub mod bundle;
 pub mod chromium;

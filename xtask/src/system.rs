@@ -38,7 +38,7 @@ impl Manager {
     }
 
     pub fn package(self, package: Package) -> &'static str {
-        use Manager::*;
+        use Manager::{Apt, Brew, Dnf, Pacman};
         match (package, self) {
             (Package::Chromium, _) => "chromium",
             (Package::ChromeDriver, Apt) => "chromium-driver",

@@ -180,7 +180,7 @@ mod tests {
             snapshot_every: 10,
             heartbeat: Duration::from_secs(5),
             lease: Duration::from_secs(30),
-            step_deadline: Duration::from_secs(600),
+            step_deadline: Duration::from_mins(10),
             max_workers: 8,
             corpus: "text".into(),
             tokenizer: "bytes".into(),

@@ -60,7 +60,7 @@ pub fn settings(run: RunSpec, steps: u64, start_with: u32) -> Settings {
         snapshot_every: 3,
         heartbeat: Duration::from_secs(5),
         lease: LEASE,
-        step_deadline: Duration::from_secs(600),
+        step_deadline: Duration::from_mins(10),
         max_workers: 8,
         corpus: "text".into(),
         tokenizer: "bytes".into(),

@@ -74,6 +74,9 @@ impl fmt::Debug for Gpt2 {
 
 impl Gpt2 {
     /// GPT-2's own vocabulary of 50,257 tokens.
+    ///
+    /// # Errors
+    /// Files in the program that are damaged.
     pub fn built_in() -> Result<Self, Gpt2Error> {
         Self::parse(inflate("encoder.json", ENCODER)?, inflate("vocab.bpe", MERGES)?)
     }
@@ -142,7 +145,10 @@ impl Gpt2 {
         self.hash
     }
 
-    /// Ids of ordinary text: `<|endoftext|>` is seven tokens. The error is the library's words.
+    /// Ids of ordinary text: `<|endoftext|>` is seven tokens.
+    ///
+    /// # Errors
+    /// The library's words; no text is known that has any.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
         let encodings = self
             .library
@@ -152,6 +158,9 @@ impl Gpt2 {
     }
 
     /// Ids with each `<|endoftext|>` as its one token.
+    ///
+    /// # Errors
+    /// As for [`Gpt2::encode`].
     pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, String> {
         let Some(end_of_text) = self.end_of_text else { return self.encode(text) };
         let mut ids = Vec::new();

@@ -115,6 +115,9 @@ impl Dataset {
     }
 
     /// Batches of the training split, in the order that `seed` gives.
+    ///
+    /// # Errors
+    /// A split without one window.
     pub fn train_windows(
         &self,
         seed: u64,
@@ -125,6 +128,9 @@ impl Dataset {
     }
 
     /// Batches of the held-out split, in the order of the text.
+    ///
+    /// # Errors
+    /// A split without one window.
     pub fn validation_windows(&self, shape: WindowShape) -> Result<ValidationWindows, SplitTooShort> {
         ValidationWindows::new(self.tokens.clone(), shape)
     }

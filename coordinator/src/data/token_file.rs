@@ -108,6 +108,9 @@ pub struct TokenFile {
 
 impl TokenFile {
     /// Map and check the file at `path`; it is read once to verify its hash.
+    ///
+    /// # Errors
+    /// A file that is missing, damaged, or of another text, tokenizer or split.
     pub fn open(path: &Path, key: &TokenKey) -> Result<Self, TokenFileError> {
         let io = |error| TokenFileError::Io { what: "read", path: path.into(), error };
         let damaged = |what| TokenFileError::Damaged { path: path.into(), what };
@@ -189,6 +192,9 @@ pub struct TokenWriter {
 
 impl TokenWriter {
     /// Begin the file that will lie at `path`; folders above it are made.
+    ///
+    /// # Errors
+    /// What the disk says.
     pub fn create(path: &Path, key: &TokenKey, vocabulary: u32) -> Result<Self, TokenFileError> {
         let io = |error| TokenFileError::Io { what: "create", path: path.into(), error };
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -207,6 +213,9 @@ impl TokenWriter {
     }
 
     /// Append ids.
+    ///
+    /// # Errors
+    /// An id beyond the vocabulary; what the disk says.
     pub fn push(&mut self, ids: &[u32]) -> Result<(), TokenFileError> {
         if let Some(id) = ids.iter().find(|id| **id >= self.vocabulary) {
             return Err(TokenFileError::IdTooLarge { id: *id, vocabulary: self.vocabulary });
@@ -222,6 +231,9 @@ impl TokenWriter {
     }
 
     /// Fill in the header, give the file its name and open it.
+    ///
+    /// # Errors
+    /// What the disk says.
     pub fn finish(mut self) -> Result<TokenFile, TokenFileError> {
         let header = Header {
             width: self.width,

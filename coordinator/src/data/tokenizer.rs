@@ -142,6 +142,9 @@ impl Tokenizer {
     }
 
     /// The tokenizer of a stored run; `files` as in [`Tokenizer::gpt2`].
+    ///
+    /// # Errors
+    /// A vocabulary that is damaged, or files that are missing or others.
     pub fn restore(saved: &SavedTokenizer, files: Option<&Path>) -> Result<Self, TokenizerError> {
         match saved {
             SavedTokenizer::Bytes => Ok(Self::bytes()),
@@ -190,6 +193,9 @@ impl Tokenizer {
     }
 
     /// Ids of `text` as ordinary text: nothing in it is special.
+    ///
+    /// # Errors
+    /// A character that the vocabulary does not have.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match &self.0 {
             Inner::Bytes => Ok(text.bytes().map(u32::from).collect()),
@@ -201,6 +207,9 @@ impl Tokenizer {
     }
 
     /// Ids of `text` with `<|endoftext|>` as one token, where the tokenizer has it.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
     pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match &self.0 {
             Inner::Gpt2(g) => g.encode_with_special(text).map_err(TokenizerError::Library),
@@ -209,6 +218,9 @@ impl Tokenizer {
     }
 
     /// Ids of bytes that need not be UTF-8 for the bytes tokenizer, and must be for the others.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`], and bytes that are not UTF-8.
     pub fn encode_bytes(&self, bytes: &[u8]) -> Result<Vec<u32>, TokenizerError> {
         if let Inner::Bytes = self.0 {
             return Ok(bytes.iter().copied().map(u32::from).collect());
@@ -219,6 +231,9 @@ impl Tokenizer {
     }
 
     /// Ids of bytes with U+FFFD for each maximal part that is not UTF-8; the bytes tokenizer keeps them.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
     pub fn encode_lossy(&self, bytes: &[u8]) -> Result<Vec<u32>, TokenizerError> {
         match self.0 {
             Inner::Bytes => self.encode_bytes(bytes),
@@ -238,6 +253,9 @@ impl Tokenizer {
     }
 
     /// Bytes of `ids`. A sequence cut in the middle of a character is not UTF-8.
+    ///
+    /// # Errors
+    /// An id beyond the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
         let mut bytes = Vec::with_capacity(ids.len());
         for id in ids {
@@ -255,6 +273,9 @@ impl Tokenizer {
     }
 
     /// Text of `ids`, with U+FFFD for what is not UTF-8.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::decode`].
     pub fn decode_text(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Ok(String::from_utf8_lossy(&self.decode(ids)?).into_owned())
     }

@@ -72,6 +72,9 @@ pub struct TrainWindows {
 
 impl TrainWindows {
     /// `micro_batches` is M, batches in a step; at least 1.
+    ///
+    /// # Errors
+    /// A split without one window.
     pub fn new(
         tokens: Arc<TokenFile>,
         seed: u64,

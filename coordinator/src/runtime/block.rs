@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// Blobs that nothing names are deleted after this long; uploads under way are younger.
-const LEFTOVER: Duration = Duration::from_secs(3600);
+const LEFTOVER: Duration = Duration::from_hours(1);
 
 /// What block mode's IO needs of a run.
 #[derive(Clone)]

@@ -68,7 +68,7 @@ impl DataDir {
             return Err(DataDirError::Occupied { path: dir.root });
         }
         fs::create_dir_all(root).map_err(unwritable)?;
-        dir._lock = Some(Arc::new(lock(root)?));
+        dir = Self { _lock: Some(Arc::new(lock(root)?)), ..dir };
         match (dir.config_file().exists(), resume) {
             (true, false) => return Err(DataDirError::Occupied { path: dir.root }),
             (true, true) => dir.same_run(config)?,

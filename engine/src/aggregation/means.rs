@@ -111,7 +111,7 @@ pub fn median(values: &[f64]) -> f64 {
     ordered.sort_unstable_by(f64::total_cmp);
     match ordered.len() {
         0 => 0.0,
-        count => (ordered[(count - 1) / 2] + ordered[count / 2]) / 2.0,
+        count => f64::midpoint(ordered[(count - 1) / 2], ordered[count / 2]),
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn biased(h: &mut [f32], bias: &[f32]) -> Vec<f32> {
     let grain = parallel::grain(h.len() / width, width) * width;
     let mut out = vec![0.0; h.len()];
     parallel::each(h.chunks_mut(grain).zip(out.chunks_mut(grain)).collect(), |(h, out)| {
-        add_and_apply(h, bias, out)
+        add_and_apply(h, bias, out);
     });
     out
 }

@@ -99,9 +99,9 @@ pub async fn evaluate(
 fn scramble(x: &[u32], tokens: usize) -> Vec<u32> {
     let mut other = x.to_vec();
     if x.len() > tokens {
-        other.rotate_left(tokens)
+        other.rotate_left(tokens);
     } else {
-        other.reverse()
+        other.reverse();
     }
     other
 }

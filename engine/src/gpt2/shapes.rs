@@ -69,7 +69,7 @@ pub fn embedding(model: &ModelSpec) -> Vec<ParameterShape> {
 pub fn layer(model: &ModelSpec, index: u32) -> Vec<ParameterShape> {
     let d = model.width as usize;
     let matrix = Start::Normal(0.02);
-    let residual = Start::Normal(0.02 / libm::sqrt(2.0 * model.layers as f64));
+    let residual = Start::Normal(0.02 / libm::sqrt(2.0 * f64::from(model.layers)));
     let rows: [(Vec<usize>, Start); LAYER_TENSORS] = [
         (vec![d], Start::Ones),
         (vec![d], Start::Zeros),

@@ -54,7 +54,7 @@ pub(super) fn apply(parameter: &mut CpuParameter, update: Update<'_>, decays: bo
     let state = first.chunks_mut(PIECE).zip(second.chunks_mut(PIECE));
     let pieces: Vec<_> = value.chunks_mut(PIECE).zip(gradient.chunks(PIECE)).zip(state).collect();
     parallel::each(pieces, |((value, gradient), (first, second))| {
-        adamw(value, gradient, first, second, factors)
+        adamw(value, gradient, first, second, factors);
     });
 }
 

@@ -38,7 +38,7 @@ pub fn settings(run: RunSpec, steps: u64, seed: u64) -> Settings {
         snapshot_every: 2,
         heartbeat: Duration::from_secs(5),
         lease: Duration::from_secs(30),
-        step_deadline: Duration::from_secs(300),
+        step_deadline: Duration::from_mins(5),
         max_workers: 16,
         corpus: "text".into(),
         tokenizer: "bytes".into(),
@@ -52,7 +52,7 @@ pub fn block_setup(settings: Settings, local_steps: u32, deadline: DeadlinePolic
     let blocks = run.blocks.unwrap();
     let layers_per_block = run.model.layers / blocks.count;
     let noise = schedule(&blocks).unwrap();
-    let own: usize = shapes::of_block(&run.model, layers_per_block, 0).iter().map(|s| s.len()).sum();
+    let own: usize = shapes::of_block(&run.model, layers_per_block, 0).iter().map(|shape| shape.len()).sum();
     let table = shapes::table(&run.model).len();
     let rounds = RoundSettings {
         local_steps,

@@ -59,7 +59,7 @@ fn of(model: &ModelSpec, stages: u32) -> Vec<Workers> {
     let counts = compositions(model.layers, stages, |stage| {
         let first = stage == 0;
         let last_has_head = stage + 1 == stages && !tied;
-        if first || last_has_head { 0 } else { 1 }
+        u32::from(!(first || last_has_head))
     });
     counts.iter().map(|counts| workers(model, counts)).collect()
 }

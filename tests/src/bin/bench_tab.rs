@@ -122,6 +122,6 @@ fn median(values: &[f64]) -> Option<f64> {
     match sorted.len() {
         0 => None,
         length if length % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
     }
 }

@@ -167,7 +167,7 @@ fn unexpected(message: &impl Header) -> Stop {
     Stop::failed(format!("the coordinator sent {} out of turn", message.name()))
 }
 
-impl<'a, N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'a, N, C, B, R> {
+impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
     fn tell(&self, event: SessionEvent) {
         self.platform.reporter.tell(event);
     }

@@ -45,7 +45,7 @@ impl Time {
             self.sleepers.borrow_mut().insert(key, context.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 
     /// Goes on to the next sleeper. False when nobody sleeps. Those who no longer wait are woken in vain.

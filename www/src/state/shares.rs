@@ -55,7 +55,7 @@ pub(crate) enum Span {
 impl Span {
     /// Its parts, in the order in which they are drawn.
     pub(crate) fn shares(self) -> &'static [Share] {
-        use Share::*;
+        use Share::{Backward, Computing, Forward, Optimizer, Receive, Send, Wait};
         match self {
             Span::Step => &[Forward, Backward, Optimizer, Send, Receive, Wait],
             Span::Round => &[Computing, Receive, Send, Wait],

@@ -8,7 +8,7 @@ use crate::state::{
 
 /// What the device is doing and what that means.
 pub(crate) fn words(activity: &Activity, mode: &dyn ModeText) -> Words {
-    use Tone::*;
+    use Tone::{Bad, Busy, Calm, Good, Warn};
     match activity {
         Activity::Idle => {
             say(Calm, "Not taking part", "Nothing runs on this device until you press the button.")

@@ -32,7 +32,7 @@ pub const FILES: u64 = (WANTED + BEYOND + 200) as u64;
 const AT_A_TIME: usize = 64;
 /// Time to come to rest, and then to look how much is done at rest.
 const REST: Duration = Duration::from_secs(5);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 pub async fn measure() -> Result<Value> {
     // A program that does not take such a run says so and ends.

@@ -17,7 +17,7 @@ use crate::{
 /// Many short ones rather than few: other programs disturb some of them, and the median is of the others.
 const ROUNDS: usize = 21;
 /// Far more than a step takes anywhere.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// What one route did.
 #[derive(Default)]

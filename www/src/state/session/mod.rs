@@ -226,7 +226,7 @@ impl Session {
 
 /// Whether the event can only follow from something that the coordinator sent.
 fn is_answer(event: &SessionEvent) -> bool {
-    use SessionEvent::*;
+    use SessionEvent::{BlockLoading, DeltaOutcome, DeltaSent, Evaluating, Loading, Spare, Step, Welcomed};
     matches!(
         event,
         Welcomed { .. }
