@@ -1,6 +1,5 @@
 //! What plans count a part's parameters as, against the shapes that the engine makes of it.
 
-use control::pipeline::plan::memory;
 use engine::{gpt2::shapes, parameters::ParameterShape};
 use protocol::spec::ModelSpec;
 
@@ -15,15 +14,15 @@ fn plans_count_the_parameters_that_the_shapes_have() {
             [(256, 64, 48, 3, 3), (11, 6, 8, 2, 0), (50_257, 1024, 768, 12, 12)]
         {
             let model = ModelSpec { vocabulary, positions, width, heads, layers, tie_embeddings };
-            assert_eq!(memory::parameters(&model), count(&shapes::of_model(&model)), "{model:?}");
-            assert_eq!(memory::layer_parameters(&model), count(&shapes::layer(&model, 0)), "{model:?}");
-            assert_eq!(memory::embedding_parameters(&model), count(&shapes::embedding(&model)), "{model:?}");
+            assert_eq!(model.parameters(), count(&shapes::of_model(&model)), "{model:?}");
+            assert_eq!(model.layer_parameters(), count(&shapes::layer(&model, 0)), "{model:?}");
+            assert_eq!(model.embedding_parameters(), count(&shapes::embedding(&model)), "{model:?}");
             // A tied head's table is the embedding's.
             let head: Vec<_> = shapes::head(&model)
                 .into_iter()
                 .filter(|shape| !tie_embeddings || shape.name != shapes::TOKEN_TABLE)
                 .collect();
-            assert_eq!(memory::head_parameters(&model), count(&head), "{model:?}");
+            assert_eq!(model.head_parameters(), count(&head), "{model:?}");
         }
     }
 }

@@ -14,7 +14,7 @@
 //! | [`checked`] | rules for fields, and structs that name one beside each field |
 //! | [`tensor`] | tensors as bytes: f32, f16, int8, token ids, and top-k |
 //! | [`delta`] | the file of what a worker learned in a round, and why one is refused |
-//! | [`spec`] | what is trained, and who holds which part |
+//! | [`spec`], `sizes` | what is trained, and who holds which part; how many parameters that has |
 //! | [`evaluation`], [`published`] | scores and weights of block mode |
 //! | [`refusal`] | why a frame or a worker is turned away |
 //! | [`message`] | what workers and the coordinator say: one enum up, one down, one relayed |
@@ -35,6 +35,7 @@ pub mod limits;
 pub mod message;
 pub mod published;
 pub mod refusal;
+mod sizes;
 pub mod spec;
 pub mod tab;
 pub mod tensor;

@@ -1,14 +1,11 @@
 //! What a run and an assignment must satisfy before this device tries them: a coordinator may be wrong, or hostile.
 
-use protocol::spec::{Assignment, RunSpec};
+use protocol::spec::{Assignment, Moments, RunSpec};
 
 use crate::error::TaskError;
 
 /// Largest tensor that is tried where nothing else bounds it, in bytes. An allocation that fails ends the program.
 const LARGEST_TENSOR: u128 = 64 << 30;
-
-/// Bytes of a parameter in a snapshot at most: the weight and AdamW's two moments, in f32.
-const BYTES_PER_PARAMETER: u128 = 12;
 
 /// Bytes of a file beside its numbers at most: the names and shapes of its tensors.
 const HEADER_BYTES: u128 = 16 << 20;
@@ -59,13 +56,11 @@ fn largest_tensor(run: &RunSpec) -> u128 {
 
 /// Bytes of any weights, snapshot or block of the run at most: more is not fetched.
 pub(crate) fn largest_file(run: &RunSpec) -> u64 {
-    let model = &run.model;
-    let [v, p, d, l] = [model.vocabulary, model.positions, model.width, model.layers].map(u128::from);
-    // Of pipeline mode with an untied head, and of any one block with the table: the weights of a layer, 12 d^2 + 13 d,
-    // and of block mode's input, 2 d^2 + 256 d and less.
-    let layers = l * (12 * d * d + 13 * d);
-    let parameters = 2 * v * d + p * d + layers + 2 * d * d + 300 * d;
-    u64::try_from(parameters * BYTES_PER_PARAMETER + HEADER_BYTES).unwrap_or(u64::MAX)
+    // Of pipeline mode; or of any one block with the table, whose input takes 2 d^2 + 256 d and less.
+    let d = u128::from(run.model.width);
+    let parameters = u128::from(run.model.parameters()) + 2 * d * d + 300 * d;
+    let bytes = parameters * u128::from(Moments::Full.snapshot_bytes()) + HEADER_BYTES;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Whether the hops of an assignment are parts of the run's model at their places in the plan.

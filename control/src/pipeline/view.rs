@@ -8,7 +8,7 @@ use protocol::{
     worker_id::WorkerId,
 };
 
-use super::{Activity, Pipeline, plan, reports::tokens_per_second};
+use super::{Activity, Pipeline, reports::tokens_per_second};
 use crate::core::RunCore;
 
 impl Pipeline {
@@ -28,7 +28,7 @@ impl Pipeline {
             step: self.steps_done,
             steps: settings.steps,
             workers_wanted: self.workers_wanted(core),
-            parameters: plan::parameters(&settings.run.model),
+            parameters: settings.run.model.parameters(),
             corpus: settings.corpus.clone(),
             tokenizer: settings.tokenizer.clone(),
             train_tokens: settings.train_tokens,

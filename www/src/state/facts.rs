@@ -1,7 +1,7 @@
 //! Numbers of the run that its view does not carry ready made.
 
 use protocol::{
-    spec::{Hop, ModelSpec, Part},
+    spec::{Hop, ModelSpec},
     view::{Phase, RunView, WorkerView},
 };
 
@@ -62,36 +62,15 @@ pub(crate) fn stride(run: &RunView) -> u64 {
     run.rounds.as_ref().map_or(1, |rounds| u64::from(rounds.local_steps).max(1))
 }
 
-/// The whole model in one place.
-pub(crate) fn whole(model: &ModelSpec) -> [Hop; 1] {
-    [Hop { index: 0, part: Part { embedding: true, first_layer: 0, end_layer: model.layers, head: true } }]
-}
-
-/// Parameters in these parts of a GPT-2: V = vocabulary, P = positions, d = width.
+/// Parameters in these parts of a model.
 pub(crate) fn parameters(hops: &[Hop], model: &ModelSpec) -> u64 {
-    let (v, p, d) = (u64::from(model.vocabulary), u64::from(model.positions), u64::from(model.width));
-    // Two layer norms, attention (3 d and d), MLP (4 d and back), with biases.
-    let layer = 12 * d * d + 13 * d;
-    let of = |hop: &Hop| {
-        let embedding = if hop.part.embedding { v * d + p * d } else { 0 };
-        let head = if hop.part.head { 2 * d + if model.tie_embeddings { 0 } else { v * d } } else { 0 };
-        embedding + u64::from(hop.part.end_layer.saturating_sub(hop.part.first_layer)) * layer + head
-    };
-    hops.iter().map(of).sum()
+    hops.iter().map(|hop| model.part_parameters(&hop.part)).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::fixtures::{blocks, hop, model, pipeline, rounds};
-
-    #[test]
-    fn parameters_add_up_to_gpt2() {
-        assert_eq!(parameters(&[hop(0, true, 0, 12, true)], &model(true)), 124_439_808);
-        assert_eq!(parameters(&whole(&model(true)), &model(true)), 124_439_808);
-        let halves = [hop(0, true, 0, 5, false), hop(1, false, 5, 12, true)];
-        assert_eq!(parameters(&halves, &model(false)), 124_439_808 + 50257 * 768);
-    }
+    use crate::state::fixtures::{blocks, pipeline, rounds};
 
     #[test]
     fn the_time_that_is_left_needs_a_run_that_trains() {

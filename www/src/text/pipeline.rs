@@ -14,7 +14,7 @@ use super::{
 };
 use crate::state::{
     activity::Status,
-    facts::{busy_and_spare, is_over, parameters, whole},
+    facts::{busy_and_spare, is_over, parameters},
     places::Position,
     session::{Session, Stage},
     shares::total,
@@ -190,7 +190,7 @@ pub(crate) fn mine(hops: &[Hop], model: &ModelSpec) -> String {
         "Yours: {}. That is {} of the model's {} parameters.",
         part(hops, model),
         rough(parameters(hops, model)),
-        rough(parameters(&whole(model), model)),
+        rough(model.parameters()),
     )
 }
 

@@ -1,42 +1,11 @@
 //! Bytes that training takes on a worker.
 
-use protocol::spec::{Hop, ModelSpec, Moments, RunSpec};
-
-/// Parameters of one transformer layer: `12 d^2 + 13 d`.
-pub fn layer_parameters(model: &ModelSpec) -> u64 {
-    let d = u64::from(model.width);
-    12 * d * d + 13 * d
-}
-
-/// Parameters of the token and position tables.
-pub fn embedding_parameters(model: &ModelSpec) -> u64 {
-    (u64::from(model.vocabulary) + u64::from(model.positions)) * u64::from(model.width)
-}
-
-/// Parameters of the final norm and the LM head. A tied head has no table of its own.
-pub fn head_parameters(model: &ModelSpec) -> u64 {
-    let rows = if model.tie_embeddings { 0 } else { u64::from(model.vocabulary) };
-    (rows + 2) * u64::from(model.width)
-}
-
-/// Parameters of the whole model.
-pub fn parameters(model: &ModelSpec) -> u64 {
-    embedding_parameters(model) + u64::from(model.layers) * layer_parameters(model) + head_parameters(model)
-}
+use protocol::spec::{Hop, RunSpec};
 
 /// Bytes a parameter takes: weight, gradient and two moments in f32; and twice its place in a snapshot, as the last
 /// one is kept while the next is made.
 fn parameter_bytes(run: &RunSpec) -> u64 {
-    16 + 2 * snapshot_bytes(run)
-}
-
-/// Bytes of a parameter in a snapshot.
-pub fn snapshot_bytes(run: &RunSpec) -> u64 {
-    match run.moments {
-        Moments::Full => 12,
-        Moments::F16 => 8,
-        Moments::None => 4,
-    }
+    16 + 2 * run.moments.snapshot_bytes()
 }
 
 /// Floats that one layer keeps of a micro-batch for its backward pass: 34 per position and feature, and three attention
@@ -53,18 +22,18 @@ pub fn layer(run: &RunSpec, in_flight: u32) -> u64 {
     let whole = kept_floats(run);
     // Recomputing makes the whole of one layer at a time.
     let kept = if run.recompute { n * t * d * u64::from(in_flight) } else { whole * u64::from(in_flight) };
-    parameter_bytes(run) * layer_parameters(&run.model) + 4 * kept
+    parameter_bytes(run) * run.model.layer_parameters() + 4 * kept
 }
 
 /// Bytes for the embedding.
 pub fn embedding(run: &RunSpec) -> u64 {
-    parameter_bytes(run) * embedding_parameters(&run.model)
+    parameter_bytes(run) * run.model.embedding_parameters()
 }
 
 /// Bytes for the head: its parameters, and the logits with their gradient.
 pub fn head(run: &RunSpec) -> u64 {
     let [n, t, v] = [run.sequences, run.context, run.model.vocabulary].map(u64::from);
-    parameter_bytes(run) * head_parameters(&run.model) + 2 * 4 * n * t * v
+    parameter_bytes(run) * run.model.head_parameters() + 2 * 4 * n * t * v
 }
 
 /// Bytes for a worker's hops.

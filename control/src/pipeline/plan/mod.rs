@@ -11,7 +11,6 @@ use protocol::{
     tensor::TensorMeta,
 };
 
-pub use memory::{layer_parameters, parameters};
 use partition::Candidate;
 use protocol::worker_id::WorkerId;
 use schedule::{HopModel, LinkModel, Model, Simulated, simulate};

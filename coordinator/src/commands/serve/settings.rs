@@ -46,7 +46,7 @@ pub fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) 
 
 /// Numbers in the whole model.
 pub fn numbers(run: &RunSpec) -> u64 {
-    numbers_of_blocks(run).unwrap_or_else(|| plan::parameters(&run.model))
+    numbers_of_blocks(run).unwrap_or_else(|| run.model.parameters())
 }
 
 /// Numbers in the whole model; None in pipeline mode.

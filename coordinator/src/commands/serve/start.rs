@@ -15,7 +15,11 @@ use control::{
     pipeline::PipelineRun,
 };
 use engine::aggregation::server::Server;
-use protocol::{frame, limits, spec::RunSpec, tensor::TensorMeta};
+use protocol::{
+    frame, limits,
+    spec::{Moments, RunSpec},
+    tensor::TensorMeta,
+};
 use tokio::{
     net::TcpListener,
     sync::{broadcast, mpsc, oneshot, watch},
@@ -96,7 +100,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let past = EventLog::read(&data_dir.event_log())?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());
     // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
-    let largest_blob = 12 * settings::numbers(&run) + (1 << 20);
+    let largest_blob = Moments::Full.snapshot_bytes() * settings::numbers(&run) + (1 << 20);
     let blobs = BlobStore::in_folder(&data_dir.blobs(), largest_blob)?;
     data_dir.note_run(&config, &dataset, &tokenizer)?;
 

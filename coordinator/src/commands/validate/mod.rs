@@ -7,7 +7,7 @@ use std::{fmt::Write, path::PathBuf};
 
 use protocol::spec::{ModelSpec, RunSpec};
 
-use control::pipeline::plan::{self, Plan, PlanError, Stages, frame_bytes, memory};
+use control::pipeline::plan::{self, Plan, PlanError, Stages, frame_bytes};
 use devices::Device;
 
 /// What the command line says.
@@ -101,7 +101,7 @@ pub(super) fn report(run: &RunSpec, stages: Stages, devices: &[Device]) -> Strin
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}");
     };
-    let parameters = plan::parameters(&run.model) as f64 / 1e6;
+    let parameters = run.model.parameters() as f64 / 1e6;
     line(format!("the model has {parameters:.1} million parameters"));
     match &own.plan {
         Err(e) => line(format!("on these devices: {e}")),
@@ -144,7 +144,7 @@ pub(super) fn report(run: &RunSpec, stages: Stages, devices: &[Device]) -> Strin
     line("|---:|---:|---:|---:|---:|---:|---:|---:|".into());
     for relative in &relatives {
         let ModelSpec { layers, width, .. } = relative.model;
-        let parameters = plan::parameters(&relative.model) as f64 / 1e6;
+        let parameters = relative.model.parameters() as f64 / 1e6;
         let row = match (&relative.plan, relative.speed(run)) {
             (Ok(plan), Some((seconds, speed))) => {
                 let largest = plan.stages.iter().map(|s| s.memory_bytes).max().unwrap_or(0) as f64 / 1e6;
@@ -158,7 +158,7 @@ pub(super) fn report(run: &RunSpec, stages: Stages, devices: &[Device]) -> Strin
         };
         line(format!("| {layers} | {width} | {parameters:.1} M | {row} |"));
     }
-    let snapshot = plan::parameters(&run.model) * memory::snapshot_bytes(run);
+    let snapshot = run.model.parameters() * run.moments.snapshot_bytes();
     line(String::new());
     line(format!("a snapshot takes {:.1} MB", snapshot as f64 / 1e6));
     out
@@ -188,7 +188,7 @@ mod tests {
         let plan = own.plan.unwrap();
         assert_eq!(plan.stages.len(), 3);
         assert!(plan.predicted.efficiency() > 0.3 && plan.predicted.efficiency() <= 1.0);
-        let layers = |m: &ModelSpec| u64::from(m.layers) * plan::layer_parameters(m);
+        let layers = |m: &ModelSpec| u64::from(m.layers) * m.layer_parameters();
         for relative in &relatives {
             let ratio = layers(&relative.model) as f64 / layers(&run.model) as f64;
             assert!((0.8..1.25).contains(&ratio), "{:?}: {ratio}", relative.model);
