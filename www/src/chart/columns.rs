@@ -1,6 +1,7 @@
 //! The numbers of a chart, as uPlot wants them: a column for each line.
 
 use js_sys::{Array, Float64Array};
+use leptos::prelude::GetUntracked;
 use protocol::view::CurvePoint;
 use wasm_bindgen::JsValue;
 

@@ -150,7 +150,7 @@ impl Chart {
     fn up_to_cursor<T>(self, read: impl FnOnce(&[&CurvePoint]) -> T) -> Option<T> {
         let at = self.at.get();
         self.curve.with(|curve| {
-            let points = options::drawn(curve);
+            let points = columns::drawn(curve);
             let at = at.unwrap_or(usize::MAX).min(points.len().checked_sub(1)?);
             points.get(..=at).map(read)
         })
