@@ -24,3 +24,4 @@ mod server;
 mod storage;
 
 pub use runtime::Ending;
+pub use server::ranges;

@@ -9,7 +9,7 @@
 //! All of them take the bearer token of a session. A blob exists once its last piece has arrived and its
 //! bytes have the hash they are named by.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -27,6 +27,7 @@ use protocol::{
 use super::{
     Shared,
     answers::{bearer, problem},
+    ranges::{Piece, requested, sent},
 };
 use crate::storage::blob_store::BlobError;
 
@@ -86,7 +87,7 @@ async fn upload(
         Ok(allowed) => allowed,
         Err(response) => return *response,
     };
-    let Some((at, total)) = content_range(&headers, bytes.len() as u64) else {
+    let Some(Piece { first: at, total }) = content_range(&headers, bytes.len() as u64) else {
         return problem(
             StatusCode::BAD_REQUEST,
             "Content-Range must read `bytes FIRST-LAST/TOTAL` and fit the length of the body",
@@ -110,14 +111,12 @@ async fn upload(
     }
 }
 
-/// First byte and total length; without the header the body is the whole blob.
-fn content_range(headers: &HeaderMap, length: u64) -> Option<(u64, u64)> {
-    let Some(text) = headers.get(header::CONTENT_RANGE) else { return Some((0, length)) };
-    let (range, total) = text.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last, total): (u64, u64, u64) =
-        (first.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
-    (last.checked_sub(first)?.checked_add(1)? == length && last < total).then_some((first, total))
+/// Where the body belongs; without the header it is the whole blob.
+fn content_range(headers: &HeaderMap, length: u64) -> Option<Piece> {
+    match headers.get(header::CONTENT_RANGE) {
+        Some(text) => sent(text.to_str().ok()?, length),
+        None => Some(Piece { first: 0, total: length }),
+    }
 }
 
 async fn download(
@@ -176,30 +175,4 @@ async fn download(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     response
-}
-
-/// One byte range: `bytes=FIRST-LAST` or `bytes=FIRST-`.
-fn requested(text: &str, length: u64) -> Option<Range<u64>> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let first: u64 = first.parse().ok()?;
-    let end = match last {
-        "" => length,
-        last => last.parse::<u64>().ok()?.checked_add(1)?.min(length),
-    };
-    (first < end).then_some(first..end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_read_as_http_says() {
-        assert_eq!(requested("bytes=0-3", 10), Some(0..4));
-        assert_eq!(requested("bytes=4-", 10), Some(4..10));
-        assert_eq!(requested("bytes=4-99", 10), Some(4..10));
-        assert_eq!(requested("bytes=10-", 10), None);
-        assert_eq!(requested("bytes=5-2", 10), None);
-        assert_eq!(requested("items=0-1", 10), None);
-    }
 }

@@ -6,7 +6,7 @@
 //! session.rs    one worker's session, whole                hub.rs      who is connected, and what may pass
 //! relay_queue.rs relayed frames that wait for a worker     blobs.rs    blobs over HTTP
 //! api.rs        JSON for the pages                         events.rs   server-sent events
-//! answers.rs    answers in words, and bearer tokens of requests
+//! answers.rs    answers in words, and bearer tokens of requests   ranges.rs  ranges of bytes in headers
 //! metrics.rs    /metrics                                   token.rs    bearer tokens
 //! ```
 
@@ -18,6 +18,7 @@ mod guard;
 mod hub;
 mod listener;
 mod metrics;
+pub mod ranges;
 mod relay_queue;
 mod session;
 pub(crate) mod token;
