@@ -176,8 +176,10 @@ pub fn model(config: &str) -> Result<ModelSpec, CheckpointError> {
         format!("its activation is `{}`, not tanh GELU", config.activation_function)
     } else if config.layer_norm_epsilon != 1e-5 {
         format!("its layer norm epsilon is {}, not 1e-5", config.layer_norm_epsilon)
-    } else if config.n_inner.is_some_and(|inner| inner != 4 * config.n_embd) {
+    } else if config.n_inner.is_some_and(|inner| Some(inner) != config.n_embd.checked_mul(4)) {
         "its MLP is not four times as wide as the model".into()
+    } else if config.n_head == 0 || !config.n_embd.is_multiple_of(config.n_head) {
+        format!("its {} features cannot be divided among {} heads", config.n_embd, config.n_head)
     } else if !config.scale_attn_weights || config.scale_attn_by_inverse_layer_idx {
         "it scales its attention in another way".into()
     } else {
@@ -238,6 +240,8 @@ mod tests {
         assert!(refusal("gelu_new", "relu").contains("`relu`"));
         assert!(refusal("\"n_inner\": null", "\"n_inner\": 7").contains("four times"));
         assert!(refusal("0.00001", "0.000001").contains("0.000001"));
+        assert!(refusal("\"n_head\": 2", "\"n_head\": 0").contains("among 0 heads"));
+        assert!(refusal("\"n_head\": 2", "\"n_head\": 3").contains("among 3 heads"));
         assert!(refusal("\"n_embd\"", "\"width\"").contains("n_embd"));
     }
 }

@@ -1,6 +1,7 @@
 //! Parameters from safetensors files.
 
 use half::{bf16, f16};
+use protocol::checked::counter;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
@@ -36,11 +37,7 @@ pub(super) fn import<B: AsRef<[u8]>>(
             let value = load(&files, &shape.name, &shape.shape)?;
             let moments = if has_moments {
                 let (first, _) = moment(&files, &first_moment(&shape.name), &shape.shape)?;
-                let (mut second, halved) = moment(&files, &second_moment(&shape.name), &shape.shape)?;
-                if halved {
-                    second.iter_mut().for_each(|root| *root *= *root);
-                }
-                Some((first, second))
+                Some((first, second(&files, &second_moment(&shape.name), &shape.shape)?))
             } else {
                 None
             };
@@ -71,10 +68,11 @@ impl<'a> File<'a> {
         let format = |error: safetensors::SafeTensorError| ParameterError::Format(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(format)?;
         let steps = match header.metadata().as_ref().and_then(|metadata| metadata.get(STEPS)) {
-            Some(text) => Some(
-                text.parse()
-                    .map_err(|_| ParameterError::Format(format!("`{text}` is not a number of steps")))?,
-            ),
+            Some(text) => {
+                let steps = text.parse().ok().filter(is_possible);
+                let wrong = || ParameterError::Format(format!("`{text}` is not a number of steps"));
+                Some(steps.ok_or_else(wrong)?)
+            }
             None => None,
         };
         let tensors = SafeTensors::deserialize(bytes).map_err(format)?;
@@ -87,12 +85,17 @@ impl<'a> File<'a> {
 }
 
 fn count(view: &TensorView<'_>) -> Result<u64, ParameterError> {
-    let wrong = || ParameterError::Format(format!("`{ADAM_STEPS}` is not one I64 of at least 0"));
+    let wrong = || ParameterError::Format(format!("`{ADAM_STEPS}` is not one I64 from 0 to 2^53"));
     let bytes: [u8; 8] = view.data().try_into().map_err(|_| wrong())?;
     if view.dtype() != Dtype::I64 {
         return Err(wrong());
     }
-    u64::try_from(i64::from_le_bytes(bytes)).map_err(|_| wrong())
+    u64::try_from(i64::from_le_bytes(bytes)).ok().filter(is_possible).ok_or_else(wrong)
+}
+
+/// Whether a run can have done so many steps: one more can always be counted.
+fn is_possible(steps: &u64) -> bool {
+    counter(steps).is_ok()
 }
 
 /// The one value of all parts; None when no part has one.
@@ -120,7 +123,22 @@ fn moment(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<(Vec<f32>, 
     }
     let scale = load(files, &scale, &[1])?;
     values.iter_mut().zip(scale.iter().cycle()).for_each(|(value, scale)| *value *= scale);
+    finite(name, &values)?;
     Ok((values, true))
+}
+
+/// A second moment, of which AdamW takes the root.
+fn second(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, ParameterError> {
+    let (mut values, halved) = moment(files, name, shape)?;
+    if halved {
+        // The root of the largest number, rounded up, has a square beyond it.
+        values.iter_mut().for_each(|root| *root = (*root * *root).min(f32::MAX));
+    }
+    if values.iter().all(|value| *value >= 0.0) {
+        Ok(values)
+    } else {
+        Err(ParameterError::Negative(name.into()))
+    }
 }
 
 fn load(files: &[File<'_>], name: &str, shape: &[usize]) -> Result<Vec<f32>, ParameterError> {
@@ -140,8 +158,13 @@ pub(super) fn checked(
     }
     let values = floats(view)
         .ok_or_else(|| ParameterError::Kind { name: name.into(), found: format!("{:?}", view.dtype()) })?;
+    finite(name, &values)?;
+    Ok(values)
+}
+
+fn finite(name: &str, values: &[f32]) -> Result<(), ParameterError> {
     if values.iter().all(|value| value.is_finite()) {
-        Ok(values)
+        Ok(())
     } else {
         Err(ParameterError::NotFinite(name.into()))
     }

@@ -47,6 +47,9 @@ pub enum ParameterError {
     /// A tensor with NaN or infinity.
     #[error("tensor `{0}` holds a number that is not finite")]
     NotFinite(String),
+    /// A second moment, a mean of squares, with a number below zero.
+    #[error("tensor `{0}` holds a negative number where AdamW keeps squares")]
+    Negative(String),
     /// A file that is damaged or of another kind.
     #[error("the weights are not a safetensors file: {0}")]
     Format(String),
