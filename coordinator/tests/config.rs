@@ -181,7 +181,8 @@ const FAULTY: &[(&str, Option<usize>, &str, &str)] = &[
     ("[training]\nbeta1 = 1", Some(2), "training.beta1", "below 1"),
     ("[training]\nbeta2 = -0.1", Some(2), "training.beta2", "below 1"),
     ("[training]\nepsilon = 0.0", Some(2), "training.epsilon", "above 0"),
-    ("[training]\nweight_decay = -1", Some(2), "training.weight_decay", "at least 0"),
+    ("[training]\nweight_decay = -1", Some(2), "training.weight_decay", "from 0 to 1000000"),
+    ("[training]\nepsilon = 2", Some(2), "training.epsilon", "at most 1"),
     ("[training]\nclip_norm = 0", Some(2), "training.clip_norm", "above 0"),
     ("[training]\nvalidation_batches = 0", Some(2), "training.validation_batches", "from 1 to"),
     (
@@ -378,7 +379,7 @@ fn what_makes_no_sense_in_block_mode_is_named_with_what_to_do() {
         ("[blocks]\nsigma_min = 0\n", "blocks.sigma_min", "above 0"),
         ("[blocks]\ncount = 0\n", "blocks.count", "from 1 to 512"),
         ("[blocks]\ncount = 4\n", "blocks.count", "a multiple of blocks.count"),
-        ("[blocks]\ngamma = -0.1\n", "blocks.gamma", "at least 0"),
+        ("[blocks]\ngamma = -0.1\n", "blocks.gamma", "from 0 to 1000"),
         ("[rounds]\nstart_with = 2\n", "rounds.start_with", "lower blocks.count"),
         ("[session]\nmax_workers = 2\n", "session.max_workers", "raise session.max_workers"),
         ("[rounds]\ndelta = \"f64\"\n", "rounds.delta", "there is no \"f64\""),

@@ -16,15 +16,15 @@ section! {
         /// B; divides `model.layers`.
         count: u32 = 3 => Whole(1..=MOST_LAYERS);
         /// Least standard deviation sigma of the noise. Read docs/blocks.md before going below 1.
-        sigma_min: f64 = 1.0 => Number::POSITIVE;
+        sigma_min: f64 = 1.0 => Number::above(0.0, 1e9);
         /// Largest sigma.
-        sigma_max: f64 = 10.0 => Number::POSITIVE;
+        sigma_max: f64 = 10.0 => Number::above(0.0, 1e9);
         /// Mean of ln(sigma), by which the range is cut into blocks.
-        p_mean: f64 = -1.2 => Number::ANY;
+        p_mean: f64 = -1.2 => Number::within(-1e3, 1e3);
         /// Standard deviation of ln(sigma).
-        p_std: f64 = 1.2 => Number::POSITIVE;
+        p_std: f64 = 1.2 => Number::above(0.0, 1e3);
         /// How far a block's training range reaches into its neighbours': by the factor (hi / lo)^gamma at either end.
-        gamma: f64 = 0.1 => Number::NOT_NEGATIVE;
+        gamma: f64 = 0.1 => Number::within(0.0, 1e3);
     }
 }
 

@@ -91,9 +91,9 @@ section! {
         /// AdamW's decay of the second moment, per step.
         beta2: f64 = 0.95 => Number::below(0.0, 1.0);
         /// What AdamW adds to the root of the second moment.
-        epsilon: f64 = 1e-8 => Number::POSITIVE;
+        epsilon: f64 = 1e-8 => Number::above(0.0, 1.0);
         /// AdamW's decoupled decay, times the learning rate, of tensors of two or more dimensions.
-        weight_decay: f64 = 0.1 => Number::NOT_NEGATIVE;
+        weight_decay: f64 = 0.1 => Number::within(0.0, 1e6);
         /// Largest global norm of the gradients.
         clip_norm: f64 = 1.0 => Number::POSITIVE;
         /// Steps between measurements on the held-out split; 0: never.

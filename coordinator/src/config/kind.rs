@@ -80,8 +80,6 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// Any finite number.
-    pub(super) const ANY: Self = Self { bounds: (Bound::Unbounded, Bound::Unbounded), unit: "" };
     /// Above 0.
     pub(super) const POSITIVE: Self = Self { bounds: (Bound::Excluded(0.0), Bound::Unbounded), unit: "" };
     /// 0 or above.
