@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod bundle;
 pub mod chromium;
+pub mod fuzz;
 pub mod mirror;
 pub mod pages;
 pub mod precompress;

@@ -1,9 +1,9 @@
-//! `cargo xtask setup | run | test | bench`: everything that is done to this workspace, by name.
+//! `cargo xtask setup | run | test | bench | fuzz`: everything that is done to this workspace, by name.
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use xtask::{bench, run, setup, test, workspace::Workspace};
+use xtask::{bench, fuzz, run, setup, test, workspace::Workspace};
 
 /// Sets up, runs, tests and measures Cohort.
 #[derive(Parser)]
@@ -33,6 +33,15 @@ enum Command {
         /// What to measure.
         what: Bench,
     },
+    /// Look for inputs that break what reads them, with libFuzzer; needs a C++ compiler.
+    Fuzz {
+        /// One target; all of them without.
+        #[arg(value_parser = fuzz::TARGETS)]
+        target: Option<String>,
+        /// Minutes for each target.
+        #[arg(long, default_value_t = 3.0)]
+        minutes: f64,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench { what: Bench::Engine } => bench::engine(&workspace),
         Command::Bench { what: Bench::Pipeline } => bench::pipeline(&workspace),
         Command::Bench { what: Bench::Relay } => bench::relay(&workspace),
+        Command::Fuzz { target, minutes } => fuzz::fuzz(&workspace, target.as_deref(), minutes),
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

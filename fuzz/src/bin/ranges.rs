@@ -1,0 +1,4 @@
+//! `cargo xtask fuzz ranges`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drop(fuzz::ranges::check(bytes)));

@@ -1,0 +1,4 @@
+//! `cargo xtask fuzz relay`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drop(fuzz::relay::check(bytes)));
