@@ -13,6 +13,7 @@ pub mod precompress;
 pub mod process;
 pub mod run;
 pub mod setup;
+pub mod soak;
 pub mod stamp;
 pub mod system;
 pub mod test;

@@ -1,9 +1,9 @@
-//! `cargo xtask setup | run | test | bench | fuzz`: everything that is done to this workspace, by name.
+//! `cargo xtask setup | run | test | bench | fuzz | soak`: everything that is done to this workspace, by name.
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use xtask::{bench, fuzz, run, setup, test, workspace::Workspace};
+use xtask::{bench, fuzz, run, setup, soak, test, workspace::Workspace};
 
 /// Sets up, runs, tests and measures Cohort.
 #[derive(Parser)]
@@ -42,6 +42,12 @@ enum Command {
         #[arg(long, default_value_t = 3.0)]
         minutes: f64,
     },
+    /// Let a coordinator work while workers and strangers come and go, and see whether anything grows; on Linux.
+    Soak {
+        /// Minutes, half of them in each mode.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,6 +70,7 @@ fn main() -> ExitCode {
         Command::Bench { what: Bench::Pipeline } => bench::pipeline(&workspace),
         Command::Bench { what: Bench::Relay } => bench::relay(&workspace),
         Command::Fuzz { target, minutes } => fuzz::fuzz(&workspace, target.as_deref(), minutes),
+        Command::Soak { minutes } => soak::soak(&workspace, minutes),
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,0 +1,17 @@
+//! `cargo xtask soak`: a coordinator among workers and strangers who come and go.
+
+use anyhow::Result;
+
+use crate::{process, workspace::Workspace};
+
+/// Builds the coordinator, without new pages, and runs the program `soak` of the package `tests`.
+///
+/// # Errors
+///
+/// What does not build, or what grew beyond its bound.
+pub fn soak(workspace: &Workspace, minutes: f64) -> Result<()> {
+    process::run(workspace.cargo().args(["build", "--bin", "cohort"]))?;
+    let mut command = workspace.cargo();
+    command.args(["run", "--bin", "soak", "--", &minutes.to_string()]).env("COHORT_BIN", workspace.cohort());
+    process::run(&mut command)
+}
