@@ -59,7 +59,7 @@ fn changed(seed: &[u8], other: &[u8], changes: &[Change]) -> Vec<u8> {
         match change {
             Change::Set(at, to) => bytes.iter_mut().skip(place(at)).take(1).for_each(|byte| *byte = *to),
             Change::Flip(at, bit) => {
-                bytes.iter_mut().skip(place(at)).take(1).for_each(|byte| *byte ^= 1 << bit)
+                bytes.iter_mut().skip(place(at)).take(1).for_each(|byte| *byte ^= 1 << bit);
             }
             Change::Insert(at, new) => drop(bytes.splice(place(at)..place(at), new.iter().copied())),
             Change::Remove(at, count) => {
