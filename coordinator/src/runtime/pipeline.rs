@@ -1,6 +1,6 @@
 //! What pipeline mode alone has done: token batches cut and sent, routes set, snapshots verified and written.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use control::{
     Run,
@@ -36,6 +36,8 @@ pub(crate) struct PipelineIo {
     pub(crate) data_dir: DataDir,
     /// Snapshots and checkpoints to keep.
     pub(crate) keep: usize,
+    /// A part that no manifest names after so long is of a snapshot that was given up.
+    pub(crate) leftover: Duration,
     pub(crate) tokenizer: SavedTokenizer,
     /// Of the open step: what is done for it is logged within.
     pub(crate) step: tracing::Span,
@@ -130,15 +132,19 @@ impl PipelineIo {
         );
     }
 
-    /// Forgets old snapshots, off this thread. What cannot be removed only takes up room.
+    /// Forgets old snapshots, and parts of those that never became whole or were done again, off this thread. What
+    /// cannot be removed only takes up room.
     fn prune(&self, accepted: u64) {
         let (shared, folder, keep) = (self.shared.clone(), self.data_dir.snapshots(), self.keep);
+        let leftover = self.leftover;
         tokio::spawn(async move {
             let pruned = async {
                 let prune = move || snapshots::prune(&folder, keep, accepted);
-                for blob in tokio::task::spawn_blocking(prune).await?? {
+                let (unnamed, named) = tokio::task::spawn_blocking(prune).await??;
+                for blob in unnamed {
                     shared.blobs.delete(blob).await?;
                 }
+                shared.blobs.sweep(&named, leftover).await?;
                 anyhow::Ok(())
             };
             if let Err(e) = pruned.await {

@@ -48,11 +48,15 @@ pub(crate) async fn newest_good(folder: &Path, blobs: &BlobStore) -> anyhow::Res
 }
 
 /// Forgets what is older than the newest `keep` manifests up to `accepted`, the one a run would go back to; gives
-/// the blobs that no manifest names any more.
+/// the blobs that only forgotten ones name, and those that are still named.
 ///
 /// Later manifests are of work that was rolled back and is being done again. They stay, and they push nothing out:
 /// workers may be loading the accepted one just now.
-pub(crate) fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec<BlobHash>> {
+pub(crate) fn prune(
+    folder: &Path,
+    keep: usize,
+    accepted: u64,
+) -> io::Result<(Vec<BlobHash>, HashSet<BlobHash>)> {
     let manifests = list(folder)?;
     let up_to = manifests.partition_point(|m| m.steps_done <= accepted);
     let (old, kept) = manifests.split_at(up_to.saturating_sub(keep.max(1)));
@@ -61,7 +65,7 @@ pub(crate) fn prune(folder: &Path, keep: usize, accepted: u64) -> io::Result<Vec
         remove(&file::<Manifest>(folder, manifest.steps_done))?;
     }
     let dropped: HashSet<BlobHash> = old.iter().flat_map(|m| &m.parts).map(|p| p.blob.hash).collect();
-    Ok(dropped.difference(&wanted).copied().collect())
+    Ok((dropped.difference(&wanted).copied().collect(), wanted))
 }
 
 #[cfg(test)]
@@ -93,7 +97,8 @@ mod tests {
             write(folder.path(), &m).unwrap();
         }
         fs::write(folder.path().join("step-00000030.json"), "{ half").unwrap();
-        assert_eq!(prune(folder.path(), 2, 20).unwrap(), vec![BlobHash::of(b"a")]);
+        let named = ["b", "c", "d"].map(|text| BlobHash::of(text.as_bytes()));
+        assert_eq!(prune(folder.path(), 2, 20).unwrap(), (vec![BlobHash::of(b"a")], named.into()));
         let left: Vec<u64> = list(folder.path()).unwrap().iter().map(|m| m.steps_done).collect();
         assert_eq!(left, [10, 20]);
     }
@@ -104,7 +109,7 @@ mod tests {
         for m in [manifest(5, &["a"]), manifest(10, &["b"]), manifest(20, &["c"]), manifest(30, &["d"])] {
             write(folder.path(), &m).unwrap();
         }
-        assert_eq!(prune(folder.path(), 1, 10).unwrap(), vec![BlobHash::of(b"a")]);
+        assert_eq!(prune(folder.path(), 1, 10).unwrap().0, vec![BlobHash::of(b"a")]);
         let left: Vec<u64> = list(folder.path()).unwrap().iter().map(|m| m.steps_done).collect();
         assert_eq!(left, [10, 20, 30]);
     }

@@ -262,7 +262,8 @@ impl Up {
         let keep = config.snapshots.keep as usize;
         let tokenizer = dataset.tokenizer.save();
         let step = tracing::Span::none();
-        Ok((run, PipelineIo { shared, told, train, validation, data_dir, keep, tokenizer, step }))
+        let leftover = config.session.step_deadline();
+        Ok((run, PipelineIo { shared, told, train, validation, data_dir, keep, leftover, tokenizer, step }))
     }
 
     async fn block(

@@ -23,6 +23,8 @@ use crate::{churn::Churn, sample::Sample, verdict::Verdict};
 const ENDLESS: u64 = 100_000_000;
 /// Between two disturbances, and between two looks at the coordinator.
 const TICK: Duration = Duration::from_secs(1);
+/// Below `[session]`: parts of snapshots that were given up stay for as long.
+const STEP_DEADLINE: &str = "step_deadline_seconds = 20\n";
 /// Files that may stay open when everybody has gone: what the store and the log keep.
 const FILES_LEFT: f64 = 8.0;
 
@@ -41,7 +43,8 @@ async fn main() -> Result<()> {
         ..TinyBlocks::default()
     };
     let mut verdicts = Vec::new();
-    for (mode, run) in [("pipeline", pipeline.toml()), ("block", blocks.toml())] {
+    let pipeline = pipeline.toml() + STEP_DEADLINE;
+    for (mode, run) in [("pipeline", pipeline), ("block", blocks.toml())] {
         let verdict = soak(mode, &run, half).await?;
         println!("{verdict}");
         verdicts.push(verdict);
