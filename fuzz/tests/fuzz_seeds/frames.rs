@@ -1,11 +1,12 @@
-//! Frames: the shortest of some of each message there is.
+//! Frames: the shortest of some of each message there is, and tensors of the largest numbers.
 
 use std::collections::BTreeMap;
 
 use proptest::{prelude::*, strategy::ValueTree};
 use protocol::{
     frame,
-    message::{FrameHeader, Payload},
+    message::{Activation, Address, FrameHeader, FromWorker, Pass, Payload, TensorFrame},
+    tensor::{Encoding, encode_floats},
 };
 
 use crate::{
@@ -21,7 +22,27 @@ pub(crate) fn seeds() -> Seeds {
     let mut shortest = BTreeMap::new();
     add(&mut shortest, "up", from_worker());
     add(&mut shortest, "down", to_worker());
-    shortest.into_iter().collect()
+    shortest.into_iter().chain(largest()).collect()
+}
+
+/// Activations of the largest numbers of each encoding, and what no sender of ours makes: the same with infinity as their
+/// first number or scale.
+fn largest() -> impl Iterator<Item = (String, Vec<u8>)> {
+    [
+        (Encoding::F32, f32::MAX, f32::INFINITY.to_le_bytes().to_vec()),
+        (Encoding::F16, 65_504.0, vec![0, 0x7c]),
+        (Encoding::Int8, 3.4e38, f32::INFINITY.to_le_bytes().to_vec()),
+    ]
+    .into_iter()
+    .flat_map(|(encoding, most, infinity)| {
+        let (tensor, payload) = encode_floats(&[most, -1.0, -most], &[1, 3], encoding).unwrap();
+        let to = Address { epoch: 1, step: 2, pass: Pass::Train { micro_batch: 3 }, hop: 4 };
+        let message = FromWorker::Relayed(Activation(TensorFrame { to, tensor }).into());
+        let hostile = [&infinity, &payload[infinity.len()..]].concat();
+        [("largest", payload), ("infinite", hostile)].map(|(kind, payload)| {
+            (format!("real-up-Activation-{encoding}-{kind}"), frame::encode(&message, &payload).unwrap())
+        })
+    })
 }
 
 fn add<M: FrameHeader + std::fmt::Debug>(
