@@ -117,6 +117,23 @@ fn faults_count_only_from_who_holds_a_part() {
     assert_eq!(world.plans().len(), 1);
 }
 
+/// Whoever meets NaN may have been sent it: the next plan has every frame read on its way, so that its sender is known.
+#[test]
+fn not_finite_numbers_are_excused_once_where_another_may_have_sent_them() {
+    let mut world = World::new(settings(50, 2), Stages::Exactly(2), None);
+    let workers = [world.join(1.0), world.join(1.0)];
+    reporting(&mut world);
+    let first = fault(&world, FaultKind::NotFinite);
+    world.say(workers[1], first);
+    assert_eq!(world.planned(), workers, "nobody is suspended");
+    assert!(world.relay.as_ref().unwrap().verify_all);
+    reporting(&mut world);
+    let second = fault(&world, FaultKind::NotFinite);
+    world.say(workers[1], second);
+    assert_eq!(count(&world, "not_finite"), 2);
+    assert!(world.reason().contains("suspended after faults"), "{}", world.reason());
+}
+
 #[test]
 fn a_broken_tensor_is_excused_once_and_counts_where_every_frame_is_verified() {
     let mut world = World::auto(50, 1);

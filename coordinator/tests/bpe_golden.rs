@@ -14,7 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 fn gpt2() -> Tokenizer {
-    Tokenizer::gpt2(None).expect("built in")
+    Tokenizer::gpt2(None, false).expect("built in")
 }
 
 fn ids(json: &Value) -> Vec<u32> {
@@ -30,6 +30,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn every_golden_case_has_its_ids() {
     let golden = golden_folder::read_json("bpe.json");
     let tokenizer = gpt2();
+    let with_end_of_text = Tokenizer::gpt2(None, true).expect("built in");
     assert_eq!(u64::from(tokenizer.vocabulary()), golden["vocab_size"].as_u64().expect("vocab_size"));
     let cases = golden["cases"].as_array().expect("cases");
     assert!(!cases.is_empty());
@@ -38,7 +39,7 @@ fn every_golden_case_has_its_ids() {
         let found = tokenizer.encode(text).expect("any text can be encoded");
         assert_eq!(found, ids(&case["ids"]), "{text:?}");
         assert_eq!(tokenizer.decode_text(&found).expect("known ids"), text);
-        let special = tokenizer.encode_with_special(text).expect("any text can be encoded");
+        let special = with_end_of_text.encode(text).expect("any text can be encoded");
         let golden = case.get("ids_with_special").unwrap_or(&case["ids"]);
         assert_eq!(special, ids(golden), "{text:?} with special tokens");
         assert_eq!(tokenizer.decode_text(&special).expect("known ids"), text);
@@ -75,7 +76,7 @@ fn whole_files_have_their_hash() {
 #[test]
 fn the_files_in_a_folder_give_the_same_tokenizer() {
     let folder = Path::new("../tests/data/gpt2");
-    let from_folder = Tokenizer::gpt2(Some(folder)).expect("the repo's copy");
+    let from_folder = Tokenizer::gpt2(Some(folder), false).expect("the repo's copy");
     assert_eq!(from_folder.hash(), gpt2().hash());
 }
 
@@ -127,6 +128,32 @@ proptest! {
             prop_assert_eq!(&apart, &whole);
             let bytes: Vec<u8> = whole.iter().flat_map(|id| gpt2.token(*id).expect("known id")).copied().collect();
             prop_assert_eq!(bytes, text.as_bytes());
+            Ok(())
+        })?;
+    }
+
+    /// However the text comes in, an `<|endoftext|>` is never cut in two.
+    #[test]
+    fn ends_of_documents_stay_whole(
+        parts in proptest::collection::vec(prop_oneof![Just("<|endoftext|>"), Just("<|endof"), Just("text|>"), Just("a b"), Just("<"), Just("|>\n")], 0..20),
+        size in 0usize..20,
+    ) {
+        thread_local! {
+            static GPT2: Gpt2 =
+                Gpt2::built_in().and_then(Gpt2::with_end_of_text).expect("built in");
+        }
+        let text = parts.concat();
+        GPT2.with(|gpt2| {
+            let (mut held, mut apart) = (String::new(), Vec::new());
+            for character in text.chars() {
+                held.push(character);
+                if let Some(cut) = gpt2.first_cut(&held, size) {
+                    let rest = held.split_off(cut);
+                    apart.extend(gpt2.encode(&std::mem::replace(&mut held, rest)).expect("encodes"));
+                }
+            }
+            apart.extend(gpt2.encode(&held).expect("encodes"));
+            prop_assert_eq!(apart, gpt2.encode(&text).expect("encodes"));
             Ok(())
         })?;
     }
@@ -186,7 +213,7 @@ fn a_run_with_its_own_files_is_restored_from_a_checkpoint_alone() {
     let merges = std::fs::read_to_string(repo.join("vocab.bpe")).expect("the repo's copy");
     let (without_last, _) = merges.trim_end().rsplit_once('\n').expect("lines");
     std::fs::write(ours.join("vocab.bpe"), without_last).expect("write");
-    let custom = Tokenizer::gpt2(Some(&ours)).expect("custom files");
+    let custom = Tokenizer::gpt2(Some(&ours), false).expect("custom files");
     assert_ne!(custom.hash(), gpt2().hash());
     for (name, text) in custom.files() {
         std::fs::write(theirs.join(name), text).expect("write");

@@ -49,6 +49,7 @@ tie_embeddings = true
 source = "texts/all.txt"
 tokenizer = "gpt2"
 tokenizer_files = "bpe"
+end_of_text = true
 validation_fraction = 0.25
 [training]
 steps = 1_000
@@ -97,6 +98,7 @@ max_workers = 5
     assert_eq!(spec.wire, Encoding::Int8);
     assert_eq!(config.data.source, Source::Path("texts/all.txt".into()));
     assert_eq!(config.data.tokenizer_files, Some("bpe".into()));
+    assert!(config.data.end_of_text);
     let t = &config.training;
     assert_eq!(
         (t.steps, t.seed, t.warmup_steps, t.validate_every, t.validation_batches),
@@ -163,6 +165,7 @@ const FAULTY: &[(&str, Option<usize>, &str, &str)] = &[
     ("[data]\nsource = \"shakespeare\"", Some(2), "data.source", "not built yet"),
     ("[data]\ntokenizer = \"word\"", Some(2), "data.tokenizer", "bytes, characters, gpt2"),
     ("[data]\ntokenizer_files = \"bpe\"", Some(2), "data.tokenizer_files", "set data.tokenizer = \"gpt2\""),
+    ("[data]\nend_of_text = true", Some(2), "data.end_of_text", "set data.tokenizer = \"gpt2\""),
     ("[data]\nvalidation_fraction = 1.5", Some(2), "data.validation_fraction", "from 0 to 0.5"),
     ("[data]\nvalidation_fraction = nan", Some(2), "data.validation_fraction", "from 0 to 0.5"),
     ("[data]\nvalidation_fraction = 0", Some(2), "data.validation_fraction", "training.validate_every = 0"),

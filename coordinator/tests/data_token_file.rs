@@ -124,7 +124,7 @@ proptest! {
 }
 
 fn prepare(source: &Path, kind: TokenizerKind, folder: &Path) -> Result<Dataset, DataError> {
-    Dataset::prepare(&Source::Path(source.into()), kind, None, 0.1, folder, None)
+    Dataset::prepare(&Source::Path(source.into()), kind.into(), 0.1, folder, None)
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_corpus_the_tokenizer_cannot_read_is_refused() {
 #[test]
 fn the_dictionary_is_prepared_and_shared_between_threads() {
     let folder = tempfile::tempdir().expect("folder");
-    let made = Dataset::prepare(&Source::Webster, TokenizerKind::Bytes, None, 0.1, folder.path(), None)
+    let made = Dataset::prepare(&Source::Webster, TokenizerKind::Bytes.into(), 0.1, folder.path(), None)
         .expect("prepares");
     assert!(made.tokens.len() > 8_000_000);
     let tokens: Arc<TokenFile> = made.tokens.clone();

@@ -36,7 +36,7 @@ fn a_run_of_a_file_is_simulated_and_predicted_with_its_own_data() {
     let path = folder.path().join("text");
     std::fs::write(&path, "the quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
     let dataset =
-        Dataset::prepare(&Source::Path(path), TokenizerKind::Bytes, None, 0.1, folder.path(), None).unwrap();
+        Dataset::prepare(&Source::Path(path), TokenizerKind::Bytes.into(), 0.1, folder.path(), None).unwrap();
     let toml = "mode = \"block\"\n[model]\nlayers = 2\nwidth = 8\nheads = 1\ncontext = 8\n\
                 [training]\nsteps = 8\nsequences = 2\nwarmup_steps = 0\nvalidate_every = 8\nvalidation_batches = 1\n\
                 [blocks]\ncount = 2\n[rounds]\nlocal_steps = 2\ndraws = 2\ndeadline = 100\n";

@@ -92,7 +92,7 @@ pub fn state_hash<B: AsRef<[u8]>>(parts: &[B]) -> Result<BlobHash, CheckpointErr
 }
 
 fn whole(model: &ModelSpec) -> [Hop; 1] {
-    [Hop { index: 0, part: shapes::whole(model) }]
+    [Hop { index: 0, part: model.whole() }]
 }
 
 /// `config.json` of a model.

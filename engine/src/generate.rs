@@ -6,7 +6,7 @@ use protocol::spec::{Hop, ModelSpec};
 
 use crate::{
     device::Device,
-    gpt2::{HopInput, Stage, StageError, shapes},
+    gpt2::{HopInput, Stage, StageError},
     init::{random, unit},
     parameters::ParameterSet,
 };
@@ -39,7 +39,7 @@ impl Generator {
         parameters: ParameterSet,
         device: &Device,
     ) -> Result<Generator, StageError> {
-        let hops = [Hop { index: 0, part: shapes::whole(model) }];
+        let hops = [Hop { index: 0, part: model.whole() }];
         let stage = Stage::for_inference(model, &hops, device, parameters)?;
         Ok(Generator { stage, positions: model.positions as usize })
     }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn text_is_repeatable_and_may_outgrow_the_window() {
         let model = run().model;
-        let hops = [Hop { index: 0, part: shapes::whole(&model) }];
+        let hops = [Hop { index: 0, part: model.whole() }];
         let parameters = ParameterSet::draw(&model, &hops, 3, &Device::Cpu);
         let generator = Generator::new(&model, parameters, &Device::Cpu).unwrap();
         let text = |seed| {

@@ -7,7 +7,7 @@ use protocol::{
 
 use crate::{
     device::Device,
-    gpt2::{HopInput, Stage, StageError, shapes},
+    gpt2::{HopInput, Stage, StageError},
     init::{random, unit},
     parameters::ParameterSet,
 };
@@ -126,7 +126,7 @@ pub async fn bench_step(
     repeats: u32,
     now: impl Fn() -> f64,
 ) -> Result<Vec<f64>, StageError> {
-    let hops = [Hop { index: 0, part: shapes::whole(&run.model) }];
+    let hops = [Hop { index: 0, part: run.model.whole() }];
     let parameters = ParameterSet::draw(&run.model, &hops, 0, device);
     let mut stage = Stage::new(run, &hops, device, parameters)?;
     let shape = [run.sequences as usize, run.context as usize];

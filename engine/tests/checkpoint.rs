@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use engine::{
     checkpoint::{self, Checkpoint},
     device::Device,
-    gpt2::{HopInput, Stage, shapes},
+    gpt2::{HopInput, Stage},
     parameters::ParameterSet,
 };
 use futures::executor::block_on;
@@ -45,7 +45,7 @@ fn sets() -> Vec<(String, ModelSpec)> {
 }
 
 fn whole(model: &ModelSpec) -> [Hop; 1] {
-    [Hop { index: 0, part: shapes::whole(model) }]
+    [Hop { index: 0, part: model.whole() }]
 }
 
 fn tensors(file: &[u8]) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
@@ -93,7 +93,7 @@ fn bare_names_and_buffers_are_understood() {
 fn parts_of_a_snapshot_become_a_checkpoint() {
     for (name, model) in sets() {
         let file = golden(&format!("{name}.weights.safetensors"));
-        let cut = shapes::whole(&model);
+        let cut = model.whole();
         let middle = model.layers / 2;
         let parts = [
             protocol::spec::Part { end_layer: middle, head: false, ..cut.clone() },
@@ -106,7 +106,7 @@ fn parts_of_a_snapshot_become_a_checkpoint() {
                 block_on(parameters.export(Moments::Full)).unwrap()
             })
             .to_vec();
-        let whole = [Hop { index: 0, part: shapes::whole(&model) }];
+        let whole = [Hop { index: 0, part: model.whole() }];
         let joined = ParameterSet::import(&model, &whole, &files, &Device::Cpu).unwrap();
         let joined = block_on(joined.export(Moments::Full)).unwrap();
         let state = checkpoint::state_hash(&files).unwrap();

@@ -71,7 +71,7 @@ fn weights(harness: &Chaos, words: &str) -> Vec<f32> {
     let parts: Vec<_> = manifest.parts.iter().map(file).collect();
     let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_slice()).collect();
     let model = settings().run.model;
-    let whole = [Hop { index: 0, part: shapes::whole(&model) }];
+    let whole = [Hop { index: 0, part: model.whole() }];
     let set = ParameterSet::import(&model, &whole, &parts, &Device::Cpu).unwrap();
     let read = |index| block_on(set.read(index, Quantity::Value)).unwrap().into_owned();
     (0..set.shapes().len()).flat_map(read).collect()

@@ -67,8 +67,13 @@ async fn as_predicted(rounds: &'static str, lease_seconds: f64, bytes_per_second
     let folder = tempfile::tempdir()?;
     let config = RunConfig::parse(&run.toml(), "run.toml").map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
     let data = &config.data;
-    let dataset =
-        Dataset::prepare(&data.source, data.tokenizer, None, data.validation_fraction, folder.path(), None)?;
+    let dataset = Dataset::prepare(
+        &data.source,
+        data.tokenizer_choice(),
+        data.validation_fraction,
+        folder.path(),
+        None,
+    )?;
     let speed =
         |bytes: &f64| Speed { step_seconds, latency: LATENCY.as_secs_f64(), down: *bytes, up: *bytes };
     let speeds: Vec<Speed> = bytes_per_second.iter().map(speed).collect();

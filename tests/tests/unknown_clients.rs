@@ -509,6 +509,10 @@ enum Lie {
     Missing,
     /// Of other steps than asked for.
     Steps,
+    /// Weights without AdamW's moments.
+    NoMoments,
+    /// Moments of more updates than the weights have seen.
+    Updates,
     /// No safetensors at all.
     Text,
     /// None, but for the values.
@@ -525,15 +529,31 @@ fn made_up(model: &ModelSpec, steps_done: u64, lie: Lie) -> Result<Vec<u8>> {
         let value = if lie == Lie::NotFinite && number == 0 { f32::NAN } else { 0.01 };
         let bytes = value.to_le_bytes().repeat(shape.len());
         if lie != Lie::Missing || !shape.name.contains("ln_f") {
-            tensors.push((shape.name, shape.shape, bytes));
+            if lie != Lie::NoMoments {
+                for moment in ["adam_m", "adam_v"] {
+                    tensors.push((
+                        format!("{moment}.{}", shape.name),
+                        Dtype::F32,
+                        shape.shape.clone(),
+                        bytes.clone(),
+                    ));
+                }
+            }
+            tensors.push((shape.name, Dtype::F32, shape.shape, bytes));
         }
     }
+    if lie != Lie::NoMoments {
+        let updates = if lie == Lie::Updates { steps_done + 1 } else { steps_done };
+        tensors.push(("adam_steps".into(), Dtype::I64, vec![1], updates.to_le_bytes().to_vec()));
+    }
     if lie == Lie::Moment {
-        tensors.push(("adam_m.transformer.wte.weight".into(), vec![1], vec![0; 4]));
+        let table = tensors.iter_mut().find(|(name, ..)| name == "adam_m.transformer.wte.weight");
+        let (_, _, shape, bytes) = table.context("there is no such moment")?;
+        (*shape, *bytes) = (vec![1], vec![0; 4]);
     }
     let tensors = tensors
         .iter()
-        .map(|(name, shape, bytes)| Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
+        .map(|(name, kind, shape, bytes)| Ok((name.as_str(), TensorView::new(*kind, shape.clone(), bytes)?)));
     let steps = if lie == Lie::Steps { steps_done + 7 } else { steps_done };
     let metadata = HashMap::from([("steps".to_owned(), steps.to_string())]);
     Ok(safetensors::serialize(tensors.collect::<Result<Vec<_>>>()?, Some(metadata))?)
@@ -580,7 +600,16 @@ async fn no_honest_worker_is_turned_away_for_a_made_up_snapshot() -> Result<()> 
     let _alone = alone().await;
     let run = TinyRun { snapshot_every: 2, ..endless() };
     let coordinator = Coordinator::start(&run.toml(), &[]).await?;
-    let lies = [Lie::Length, Lie::Moment, Lie::NotFinite, Lie::Missing, Lie::Steps, Lie::Text];
+    let lies = [
+        Lie::Length,
+        Lie::Moment,
+        Lie::NotFinite,
+        Lie::Missing,
+        Lie::Steps,
+        Lie::NoMoments,
+        Lie::Updates,
+        Lie::Text,
+    ];
     for (number, lie) in (1..).zip(lies) {
         let client = pretend(&coordinator, lie).await?;
         let found = |run: &RunView| run.refusals.get("bad_snapshot") == Some(&number);

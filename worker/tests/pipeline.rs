@@ -78,7 +78,7 @@ fn a_step_equals_the_same_step_without_a_session() {
     let expected = {
         let run = run.clone();
         futures::executor::block_on(async move {
-            let hops = [Hop { index: 0, part: shapes::whole(&run.model) }];
+            let hops = [Hop { index: 0, part: run.model.whole() }];
             let parameters = ParameterSet::draw(&run.model, &hops, 3, &Device::Cpu);
             let mut stage = engine::gpt2::Stage::new(&run, &hops, &Device::Cpu, parameters).unwrap();
             let shape = [run.sequences as usize, run.context as usize];

@@ -251,17 +251,18 @@ impl Mode for Pipeline {
         let held = self.in_force.as_ref().filter(|in_force| in_force.plan.stage(worker).is_some());
         let Some(in_force) = held.filter(|_| fault.during == self.epoch) else { return Standing::Unfounded };
         let verified = in_force.verified;
+        // Tokens are all that the only stage gets from others.
+        let alone = in_force.plan.workers().len() == 1 && fault.kind == FaultKind::NotFinite;
         let detail = &fault.detail;
         match fault.kind {
-            FaultKind::BadTensor => {
-                self.discard_plan(turn, format!("{worker} got a broken tensor: {detail}"));
+            FaultKind::BadTensor | FaultKind::NotFinite => {
+                let what =
+                    if fault.kind == FaultKind::BadTensor { "a broken tensor" } else { "NaN or infinity" };
+                self.discard_plan(turn, format!("{worker} met {what}: {detail}"));
                 self.verify_all = true;
-                // With every frame verified on its way, what arrived broken was broken by its receiver.
-                if verified { Standing::Counts } else { Standing::Excused }
-            }
-            FaultKind::NotFinite => {
-                self.discard_plan(turn, format!("{worker} met NaN or infinity: {detail}"));
-                Standing::Counts
+                // With every frame read on its way, whoever sends one that is broken or not finite is refused for it: what
+                // was met all the same was made by the worker that met it.
+                if verified || alone { Standing::Counts } else { Standing::Excused }
             }
             FaultKind::Device | FaultKind::Weights => {
                 self.discard_plan(turn, format!("{worker} cannot go on: {detail}"));

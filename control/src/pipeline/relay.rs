@@ -38,7 +38,7 @@ pub struct Relay {
     run: Option<RunSpec>,
     validation_batches: u32,
     seen: HashSet<(Address, Direction)>,
-    /// Have the checksum of every frame verified on the way, not of a sample.
+    /// Have every frame read on its way, its checksum and whether its numbers are finite; not the checksum of a sample.
     pub verify_all: bool,
     /// Steps of the whole run: a step of this number or more is validation only.
     pub steps: u64,

@@ -127,7 +127,7 @@ fn of_pipeline(
     batches: u32,
 ) -> anyhow::Result<f64> {
     let (model, parameters) = checkpoint.load(&Device::Cpu)?;
-    let hops = [Hop { index: 0, part: engine::gpt2::shapes::whole(&model) }];
+    let hops = [Hop { index: 0, part: model.whole() }];
     let mut stage = Stage::for_inference(&model, &hops, &Device::Cpu, parameters)?;
     let shape = [run.sequences as usize, run.context as usize];
     let mut total = 0.0;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use control::learning_rate::LearningRate;
 use engine::{
     Device,
-    gpt2::{HopInput, Stage, shapes},
+    gpt2::{HopInput, Stage},
     parameters::ParameterSet,
 };
 use protocol::{
@@ -54,7 +54,7 @@ pub(super) fn train(
     train.set_micro_batches(1);
     futures::executor::block_on(async {
         let device = Device::Cpu;
-        let hops = [Hop { index: 0, part: shapes::whole(&run.model) }];
+        let hops = [Hop { index: 0, part: run.model.whole() }];
         let parameters = ParameterSet::draw(&run.model, &hops, seed, &device);
         let mut stage = Stage::new(&run, &hops, &device, parameters)?;
         for step in 0..steps {
@@ -119,7 +119,7 @@ mod tests {
         let text = folder.path().join("text");
         std::fs::write(&text, "abcd".repeat(2000)).unwrap();
         let dataset =
-            Dataset::prepare(&Source::Path(text), TokenizerKind::Bytes, None, 0.1, folder.path(), None)
+            Dataset::prepare(&Source::Path(text), TokenizerKind::Bytes.into(), 0.1, folder.path(), None)
                 .unwrap();
         let toml = "[model]\nwidth = 16\nheads = 2\ncontext = 16\n[training]\nsequences = 4\n";
         let config = RunConfig::parse(toml, "run.toml").unwrap();

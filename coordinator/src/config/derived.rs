@@ -12,10 +12,18 @@ use protocol::{
 use super::{
     block_fields::RoundsConfig,
     choices::{AggregatorName, DeltaName, ModeName, OuterName},
-    fields::{SessionConfig, TrainingConfig},
+    fields::{DataConfig, SessionConfig, TrainingConfig},
     run_config::RunConfig,
 };
-use crate::data::windows::WindowShape;
+use crate::data::{TokenizerChoice, windows::WindowShape};
+
+impl DataConfig {
+    /// The tokenizer that the fields ask for.
+    pub fn tokenizer_choice(&self) -> TokenizerChoice<'_> {
+        let files = self.tokenizer_files.as_deref();
+        TokenizerChoice { kind: self.tokenizer, files, end_of_text: self.end_of_text }
+    }
+}
 
 impl RunConfig {
     /// What workers must know, with V from the run's tokenizer.

@@ -61,6 +61,9 @@ section! {
         /// Folder of `encoder.json` and `vocab.bpe` for the tokenizer gpt2.
         tokenizer_files: Option<PathBuf> = None, "the files in the program"
             => Optional(Path("the folder of encoder.json and vocab.bpe"));
+        /// Read each `<|endoftext|>` in the text as GPT-2's one token for the end of a document, and in prompts too. Else it
+        /// is ordinary text, seven tokens. Only the tokenizer gpt2 has it.
+        end_of_text: bool = false => Flag;
         /// Share of the tokens, at the end of the text, that is held out to validate on.
         validation_fraction: f64 = 0.1 => Number::within(0.0, 0.5);
     }

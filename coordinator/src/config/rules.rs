@@ -18,6 +18,7 @@ pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {
     other_mode_is_left_out(reading, config.mode);
     heads_divide_width(reading, config);
     tokenizer_has_files(reading, config);
+    tokenizer_has_end_of_text(reading, config);
     something_is_held_out(reading, config);
     warmup_fits_run(reading, config);
     rate_does_not_rise(reading, config);
@@ -73,6 +74,19 @@ fn tokenizer_has_files(reading: &mut Reading<'_>, config: &RunConfig) {
         (files.is_some() && tokenizer != TokenizerKind::Gpt2).then(|| {
             format!(
                 "the tokenizer \"{}\" has no files; leave the field out, or set data.tokenizer = \"gpt2\"",
+                tokenizer.name()
+            )
+        })
+    });
+}
+
+fn tokenizer_has_end_of_text(reading: &mut Reading<'_>, config: &RunConfig) {
+    let (tokenizer, end_of_text) = (config.data.tokenizer, config.data.end_of_text);
+    reading.rule(&["data.end_of_text", "data.tokenizer"], || {
+        (end_of_text && tokenizer != TokenizerKind::Gpt2).then(|| {
+            format!(
+                "the tokenizer \"{}\" has no token for the end of a document; leave the field out, or set \
+                 data.tokenizer = \"gpt2\"",
                 tokenizer.name()
             )
         })

@@ -59,6 +59,9 @@ pub struct Gpt2 {
     library: Library,
     /// Bytes of each token by id; None where the vocabulary has no such id.
     bytes: Vec<Option<Vec<u8>>>,
+    /// The id of `<|endoftext|>`, where the vocabulary has one.
+    known_end_of_text: Option<u32>,
+    /// The same, where a text may hold it.
     end_of_text: Option<u32>,
     cuts: Cuts,
     hash: Hash,
@@ -106,7 +109,7 @@ impl Gpt2 {
             serde_json::from_str(&encoder).map_err(|e| faulty("encoder.json", e.to_string()))?;
         let pairs = parse_merges(&merges, &ids).map_err(|what| faulty("vocab.bpe", what))?;
         let bytes = byte_table(&ids).map_err(|what| faulty("encoder.json", what))?;
-        let end_of_text = ids.get(END_OF_TEXT).copied();
+        let known_end_of_text = ids.get(END_OF_TEXT).copied();
         let cuts = Cuts::of(&pairs, |token| bytes.get(*ids.get(token)? as usize)?.as_deref());
         let vocabulary: Vocab = ids.into_iter().collect();
         let model = BPE::builder()
@@ -116,7 +119,8 @@ impl Gpt2 {
         let mut library = Library::new(model);
         library.with_pre_tokenizer(Some(ByteLevel::new(false, false, true)));
         let files = Box::new([encoder, merges]);
-        Ok(Self { library, bytes, end_of_text, cuts, hash: hasher.finalize(), files })
+        let hash = hasher.finalize();
+        Ok(Self { library, bytes, known_end_of_text, end_of_text: None, cuts, hash, files })
     }
 
     /// V.
@@ -145,11 +149,40 @@ impl Gpt2 {
         self.hash
     }
 
-    /// Ids of ordinary text: `<|endoftext|>` is seven tokens.
+    /// Takes each `<|endoftext|>` in a text for its one token from now on.
+    ///
+    /// # Errors
+    /// A vocabulary without that token.
+    pub fn with_end_of_text(self) -> Result<Self, Gpt2Error> {
+        let Some(id) = self.known_end_of_text else {
+            let what = format!("it has no {END_OF_TEXT}, which data.end_of_text asks for");
+            return Err(Gpt2Error::Faulty { name: "encoder.json", what });
+        };
+        Ok(Self { end_of_text: Some(id), ..self })
+    }
+
+    /// The id that each `<|endoftext|>` in a text becomes; None where it is seven tokens of ordinary text.
+    pub fn end_of_text(&self) -> Option<u32> {
+        self.end_of_text
+    }
+
+    /// Ids of a text.
     ///
     /// # Errors
     /// The library's words; no text is known that has any.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        let Some(end_of_text) = self.end_of_text else { return self.encode_ordinary(text) };
+        let mut ids = Vec::new();
+        for (i, part) in text.split(END_OF_TEXT).enumerate() {
+            if i > 0 {
+                ids.push(end_of_text);
+            }
+            ids.extend(self.encode_ordinary(part)?);
+        }
+        Ok(ids)
+    }
+
+    fn encode_ordinary(&self, text: &str) -> Result<Vec<u32>, String> {
         let encodings = self
             .library
             .encode_batch_fast(self.cuts.pieces(text, PIECE).collect(), false)
@@ -157,20 +190,27 @@ impl Gpt2 {
         Ok(encodings.iter().flat_map(|e| e.get_ids()).copied().collect())
     }
 
-    /// Ids with each `<|endoftext|>` as its one token.
-    ///
-    /// # Errors
-    /// As for [`Gpt2::encode`].
-    pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, String> {
-        let Some(end_of_text) = self.end_of_text else { return self.encode(text) };
-        let mut ids = Vec::new();
-        for (i, part) in text.split(END_OF_TEXT).enumerate() {
-            if i > 0 {
-                ids.push(end_of_text);
-            }
-            ids.extend(self.encode(part)?);
+    /// The first place at `size` bytes or later where a text that goes on may be cut without changing its tokens; None
+    /// where more of it is needed.
+    pub fn first_cut(&self, text: &str, size: usize) -> Option<usize> {
+        if self.end_of_text.is_none() {
+            return self.cuts.first(text, size);
         }
-        Ok(ids)
+        let mut from = size;
+        loop {
+            let cut = self.cuts.first(text, from)?;
+            // What is cut off must not be the beginning of an `<|endoftext|>`, nor may one have begun that is not all here.
+            let around = text.floor_char_boundary(cut.saturating_sub(END_OF_TEXT.len() - 1));
+            if cut + END_OF_TEXT.len() > text.len() {
+                return None;
+            }
+            match text[around..].find(END_OF_TEXT).map(|at| around + at) {
+                Some(begin) if begin < cut && cut < begin + END_OF_TEXT.len() => {
+                    from = begin + END_OF_TEXT.len();
+                }
+                _ => return Some(cut),
+            }
+        }
     }
 
     /// Bytes of one token.

@@ -40,6 +40,24 @@ pub enum DataError {
     Windows(#[from] SplitTooShort),
 }
 
+/// A tokenizer, before its files are read and, for characters, the text.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenizerChoice<'a> {
+    /// Which one.
+    pub kind: TokenizerKind,
+    /// Of GPT-2's, the folder of `encoder.json` and `vocab.bpe`; None: the files in the program.
+    pub files: Option<&'a Path>,
+    /// Of GPT-2's, whether `<|endoftext|>` in the text is its one token.
+    pub end_of_text: bool,
+}
+
+impl From<TokenizerKind> for TokenizerChoice<'_> {
+    /// With everything else as it is by default.
+    fn from(kind: TokenizerKind) -> Self {
+        Self { kind, files: None, end_of_text: false }
+    }
+}
+
 /// A tokenised corpus, ready to be cut into windows.
 #[derive(Debug)]
 pub struct Dataset {
@@ -55,24 +73,23 @@ pub struct Dataset {
 impl Dataset {
     /// Tokenises `source`, or takes the token file an earlier call left in `folder` if it still matches.
     ///
-    /// `tokenizer_files` is the folder of `encoder.json` and `vocab.bpe`; without one, GPT-2's own files come
-    /// out of the binary. The last `validation_fraction` of the tokens is held out. `own` is the folder of the run, which
-    /// is never read as text. Blocks on disk and processor.
+    /// The last `validation_fraction` of the tokens is held out. `own` is the folder of the run, which is never read as
+    /// text. Blocks on disk and processor.
     ///
     /// # Errors
     /// A text or tokenizer that cannot be used, a folder that cannot be written.
     pub fn prepare(
         source: &Source,
-        kind: TokenizerKind,
-        tokenizer_files: Option<&Path>,
+        choice: TokenizerChoice<'_>,
         validation_fraction: f64,
         folder: &Path,
         own: Option<&Path>,
     ) -> Result<Self, DataError> {
         let corpus = Corpus::open(source, own)?;
+        let TokenizerChoice { kind, files, end_of_text } = choice;
         let (tokenizer, source) = match kind {
             TokenizerKind::Bytes => (Tokenizer::bytes(), corpus.fingerprint()?),
-            TokenizerKind::Gpt2 => (Tokenizer::gpt2(tokenizer_files)?, corpus.fingerprint()?),
+            TokenizerKind::Gpt2 => (Tokenizer::gpt2(files, end_of_text)?, corpus.fingerprint()?),
             TokenizerKind::Characters => {
                 let (mut set, mut hasher) = (CharacterSet::default(), Hasher::new());
                 corpus.read_text(kind.name(), |text| -> Result<(), CorpusError> {

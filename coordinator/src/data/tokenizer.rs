@@ -95,10 +95,13 @@ pub enum SavedTokenizer {
         /// All of them.
         characters: String,
     },
-    /// blake3 of the two files, in hexadecimal.
+    /// GPT-2's.
     Gpt2 {
-        /// The hash.
+        /// blake3 of the two files, in hexadecimal.
         files: String,
+        /// Whether `<|endoftext|>` in a text is its one token.
+        #[serde(default)]
+        end_of_text: bool,
     },
 }
 
@@ -129,15 +132,17 @@ impl Tokenizer {
         Self(Inner::Characters(characters))
     }
 
-    /// GPT-2's BPE with the vocabulary in `files`, or its own.
+    /// GPT-2's BPE with the vocabulary in `files`, or its own. With `end_of_text`, each `<|endoftext|>` in a text is the
+    /// one token that ends a document; else it is seven tokens of ordinary text.
     ///
     /// # Errors
-    /// Files that cannot be read or do not fit together.
-    pub fn gpt2(files: Option<&Path>) -> Result<Self, TokenizerError> {
+    /// Files that cannot be read or do not fit together, or have no such token.
+    pub fn gpt2(files: Option<&Path>, end_of_text: bool) -> Result<Self, TokenizerError> {
         let gpt2 = match files {
             Some(folder) => Gpt2::from_folder(folder)?,
             None => Gpt2::built_in()?,
         };
+        let gpt2 = if end_of_text { gpt2.with_end_of_text()? } else { gpt2 };
         Ok(Self(Inner::Gpt2(Box::new(gpt2))))
     }
 
@@ -149,8 +154,8 @@ impl Tokenizer {
         match saved {
             SavedTokenizer::Bytes => Ok(Self::bytes()),
             SavedTokenizer::Characters { characters } => Ok(Self::characters(characters)),
-            SavedTokenizer::Gpt2 { .. } => {
-                let made = Self::gpt2(files)?;
+            SavedTokenizer::Gpt2 { end_of_text, .. } => {
+                let made = Self::gpt2(files, *end_of_text)?;
                 if made.save() == *saved { Ok(made) } else { Err(TokenizerError::OtherFiles) }
             }
         }
@@ -161,7 +166,10 @@ impl Tokenizer {
         match &self.0 {
             Inner::Bytes => SavedTokenizer::Bytes,
             Inner::Characters(c) => SavedTokenizer::Characters { characters: c.as_text() },
-            Inner::Gpt2(g) => SavedTokenizer::Gpt2 { files: g.hash().to_hex().to_string() },
+            Inner::Gpt2(g) => {
+                let (files, end_of_text) = (g.hash().to_hex().to_string(), g.end_of_text().is_some());
+                SavedTokenizer::Gpt2 { files, end_of_text }
+            }
         }
     }
 
@@ -188,11 +196,14 @@ impl Tokenizer {
         match &self.0 {
             Inner::Bytes => blake3::hash(b"bytes"),
             Inner::Characters(c) => blake3::hash(format!("characters {}", c.as_text()).as_bytes()),
-            Inner::Gpt2(g) => blake3::hash(format!("gpt2 {}", g.hash()).as_bytes()),
+            Inner::Gpt2(g) => {
+                let special = if g.end_of_text().is_some() { " with end of text" } else { "" };
+                blake3::hash(format!("gpt2 {}{special}", g.hash()).as_bytes())
+            }
         }
     }
 
-    /// Ids of `text` as ordinary text: nothing in it is special.
+    /// Ids of `text`. Nothing in it is special but `<|endoftext|>`, for a tokenizer that was made so.
     ///
     /// # Errors
     /// A character that the vocabulary does not have.
@@ -203,17 +214,6 @@ impl Tokenizer {
                 text.chars().map(|x| c.id(x).ok_or(TokenizerError::UnknownCharacter(x))).collect()
             }
             Inner::Gpt2(g) => g.encode(text).map_err(TokenizerError::Library),
-        }
-    }
-
-    /// Ids of `text` with `<|endoftext|>` as one token, where the tokenizer has it.
-    ///
-    /// # Errors
-    /// As for [`Tokenizer::encode`].
-    pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        match &self.0 {
-            Inner::Gpt2(g) => g.encode_with_special(text).map_err(TokenizerError::Library),
-            _ => self.encode(text),
         }
     }
 
@@ -318,7 +318,7 @@ impl Tokenizer {
                     progress(text.as_bytes());
                     held.push_str(text);
                     if held.len() > PIECE
-                        && let Some(cut) = gpt2.cuts().first(&held, PIECE)
+                        && let Some(cut) = gpt2.first_cut(&held, PIECE)
                     {
                         let rest = held.split_off(cut);
                         see(&self.encode(&std::mem::replace(&mut held, rest))?)?;

@@ -9,6 +9,7 @@
 pub(crate) mod block;
 mod interpreter;
 pub(crate) mod pipeline;
+mod snapshot_parts;
 
 pub use interpreter::Ending;
 pub(crate) use interpreter::{Interpreter, ModeIo, Pages};

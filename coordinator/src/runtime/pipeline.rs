@@ -6,17 +6,19 @@ use control::{
     Run,
     pipeline::{Action, Event, Half, Manifest, Pipeline},
 };
-use engine::{Device, parameters::ParameterSet};
 use protocol::{
     message::{Address, Down, Pass, Targets, TensorFrame, Tokens},
-    spec::Hop,
+    spec::Moments,
     tensor::{CodecError, TensorMeta, encode_tokens},
     worker_id::WorkerId,
 };
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
-use super::interpreter::{ModeIo, send};
+use super::{
+    interpreter::{ModeIo, send},
+    snapshot_parts::{BadPart, verify_parts},
+};
 use crate::{
     data::{
         tokenizer::SavedTokenizer,
@@ -64,7 +66,7 @@ impl ModeIo for PipelineIo {
                 self.step.in_scope(|| tracing::debug!("opened"));
                 self.shared.hub.open_step(step);
             }
-            Action::Commit(manifest) => self.commit(manifest),
+            Action::Commit(manifest) => self.commit(manifest, run.core().settings.run.moments),
             Action::Prune { accepted } => self.prune(accepted),
             Action::FindOwing => {
                 let _ = self.told.send(Event::Owing(self.shared.hub.owing()));
@@ -106,13 +108,14 @@ impl PipelineIo {
     }
 
     /// Verifies the parts, writes the checkpoint and then the manifest, off this thread; the run hears when it is done.
-    fn commit(&self, manifest: Manifest) {
+    fn commit(&self, manifest: Manifest, moments: Moments) {
         let (shared, told) = (self.shared.clone(), self.told.clone());
         let (data_dir, keep, tokenizer) = (self.data_dir.clone(), self.keep, self.tokenizer.clone());
         tokio::spawn(
             async move {
                 let steps_done = manifest.steps_done;
-                let event = match write_snapshot(&shared, data_dir, keep, tokenizer, manifest).await {
+                let event = match write_snapshot(&shared, data_dir, keep, tokenizer, manifest, moments).await
+                {
                     Ok(state) => Event::Committed { steps_done, state },
                     Err(error) => {
                         tracing::error!("the snapshot of step {steps_done} could not be kept: {error}");
@@ -160,6 +163,7 @@ async fn write_snapshot(
     keep: usize,
     tokenizer: SavedTokenizer,
     manifest: Manifest,
+    moments: Moments,
 ) -> Result<String, SnapshotError> {
     let storage = |error: anyhow::Error| SnapshotError::Storage(error);
     let mut parts = Vec::with_capacity(manifest.parts.len());
@@ -173,10 +177,8 @@ async fn write_snapshot(
     }
     let written = tokio::task::spawn_blocking(move || {
         let mut manifest = manifest;
-        for (part, bytes) in manifest.parts.iter().zip(&parts) {
-            verify_part(&manifest, part.holds.clone(), bytes)
-                .map_err(|why| SnapshotError::BadPart { worker: part.worker, why })?;
-        }
+        verify_parts(&manifest, moments, &parts)
+            .map_err(|BadPart { worker, why }| SnapshotError::BadPart { worker, why })?;
         let written = || -> anyhow::Result<String> {
             manifest.state = engine::checkpoint::state_hash(&parts)?.to_string();
             let place = checkpoint::export(
@@ -194,18 +196,4 @@ async fn write_snapshot(
         written().map_err(SnapshotError::Storage)
     });
     written.await.map_err(|error| storage(error.into()))?
-}
-
-/// Loads a part as the next worker would have to: every tensor that it must hold is there, of the right shape, finite,
-/// and of the step that was asked for, on which all parts must agree.
-fn verify_part(manifest: &Manifest, holds: Vec<protocol::spec::Part>, bytes: &[u8]) -> Result<(), String> {
-    let hops: Vec<Hop> = (0..).zip(holds).map(|(index, part)| Hop { index, part }).collect();
-    let verified = ParameterSet::import(&manifest.model, &hops, &[bytes], &Device::Cpu);
-    match verified.map(|parameters| parameters.steps_done()) {
-        Ok(steps) if steps == manifest.steps_done => Ok(()),
-        Ok(steps) => {
-            Err(format!("its weights have seen {steps} steps, {} were asked for", manifest.steps_done))
-        }
-        Err(error) => Err(error.to_string()),
-    }
 }

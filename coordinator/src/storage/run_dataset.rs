@@ -12,9 +12,8 @@ impl Dataset {
     /// # Errors
     /// As for [`Dataset::prepare`].
     pub(crate) fn of_run(data: &DataConfig, data_dir: &DataDir) -> Result<Self, DataError> {
-        let files = data.tokenizer_files.as_deref();
         let (tokens, own) = (data_dir.tokens(), Some(data_dir.root()));
-        Self::prepare(&data.source, data.tokenizer, files, data.validation_fraction, &tokens, own)
+        Self::prepare(&data.source, data.tokenizer_choice(), data.validation_fraction, &tokens, own)
     }
 
     /// The data that a run's folder holds, without its text; only where that is not enough, from the text.

@@ -127,14 +127,9 @@ pub fn of_hops(model: &ModelSpec, hops: &[Hop]) -> Vec<ParameterShape> {
     shapes
 }
 
-/// The whole model as one part.
-pub fn whole(model: &ModelSpec) -> Part {
-    Part { embedding: true, first_layer: 0, end_layer: model.layers, head: true }
-}
-
 /// Parameters of the whole model, in order.
 pub fn of_model(model: &ModelSpec) -> Vec<ParameterShape> {
-    of_hops(model, &[Hop { index: 0, part: whole(model) }])
+    of_hops(model, &[Hop { index: 0, part: model.whole() }])
 }
 
 fn table(name: &str, rows: usize, d: usize) -> ParameterShape {

@@ -174,6 +174,11 @@ impl ParameterSet {
         self.steps_done
     }
 
+    /// Updates that AdamW's moments have seen: 0 without moments, and else at most [`ParameterSet::steps_done`].
+    pub fn adam_steps(&self) -> u64 {
+        self.adam_steps
+    }
+
     /// The numbers of parameter `index`, in the order of [`ParameterSet::shapes`]: flat, row major.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub use report::Report;
 pub use splits::{Scope, Splits};
 pub use tolerances::{Tolerances, require_justified};
 
-use engine::{device::Device, gpt2::shapes, parameters::ParameterSet};
+use engine::{device::Device, parameters::ParameterSet};
 use protocol::spec::{Hop, ModelSpec, Moments};
 
 /// Gives a file's bytes by its name; None if there is no such file.
@@ -45,7 +45,7 @@ pub fn drawn_model() -> ModelSpec {
 /// [`GoldenError::Parameters`] when the weights cannot be read.
 pub async fn drawn() -> Result<u64, GoldenError> {
     let model = drawn_model();
-    let hops = [Hop { index: 0, part: shapes::whole(&model) }];
+    let hops = [Hop { index: 0, part: model.whole() }];
     let file = ParameterSet::draw(&model, &hops, 2026, &Device::Cpu).export(Moments::None).await?;
     // FNV-1a.
     Ok(file.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

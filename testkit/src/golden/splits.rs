@@ -1,6 +1,5 @@
 //! Ways to cut a model into stages.
 
-use engine::gpt2::shapes;
 use protocol::spec::{Hop, ModelSpec, Part};
 
 /// Which splits are checked.
@@ -35,7 +34,7 @@ pub(super) type Workers = Vec<Vec<Hop>>;
 
 /// All splits in scope, the undivided model first.
 pub(super) fn all(model: &ModelSpec, scope: &Scope) -> Vec<Workers> {
-    let mut splits = vec![vec![vec![Hop { index: 0, part: shapes::whole(model) }]]];
+    let mut splits = vec![vec![vec![Hop { index: 0, part: model.whole() }]]];
     for stages in 1..=scope.stages {
         let some = of(model, stages);
         match (scope.splits, some.len()) {

@@ -135,7 +135,6 @@ pub fn parse(toml: &str) -> anyhow::Result<RunConfig> {
 /// As for [`Dataset::prepare`].
 pub fn dataset(config: &RunConfig, folder: &Path) -> anyhow::Result<Dataset> {
     let data = &config.data;
-    let files = data.tokenizer_files.as_deref();
-    Dataset::prepare(&data.source, data.tokenizer, files, data.validation_fraction, folder, None)
+    Dataset::prepare(&data.source, data.tokenizer_choice(), data.validation_fraction, folder, None)
         .context("the text of the simulated run cannot be had")
 }

@@ -4,10 +4,7 @@ use futures::executor::block_on;
 use testkit::fixtures::run;
 
 use super::*;
-use crate::{
-    gpt2::shapes,
-    parameters::{ParameterError, Quantity},
-};
+use crate::parameters::{ParameterError, Quantity};
 
 const SHAPE: [usize; 2] = [2, 5];
 
@@ -28,7 +25,7 @@ fn stage(run: &RunSpec, hops: &[Hop]) -> Stage {
 }
 
 fn whole(run: &RunSpec) -> Stage {
-    stage(run, &[Hop { index: 0, part: shapes::whole(&run.model) }])
+    stage(run, &[Hop { index: 0, part: run.model.whole() }])
 }
 
 const TRAIN: Pass = Pass::Train { micro_batch: 0 };
@@ -181,7 +178,7 @@ fn discarding_makes_a_stage_as_new() {
 #[test]
 fn an_export_goes_on_exactly_where_the_stage_was() {
     let run = run();
-    let all = [Hop { index: 0, part: shapes::whole(&run.model) }];
+    let all = [Hop { index: 0, part: run.model.whole() }];
     for device in [Device::Cpu, Device::flex()] {
         let parameters = ParameterSet::draw(&run.model, &all, 1, &device);
         let mut stage = Stage::new(&run, &all, &device, parameters).unwrap();
@@ -230,7 +227,7 @@ fn an_export_goes_on_exactly_where_the_stage_was() {
 fn parts_of_a_snapshot_serve_any_other_partition() {
     let run = run();
     let parts = hops(&run);
-    let all = [Hop { index: 0, part: shapes::whole(&run.model) }];
+    let all = [Hop { index: 0, part: run.model.whole() }];
     let files: Vec<Vec<u8>> = parts
         .iter()
         .map(|hop| block_on(stage(&run, std::slice::from_ref(hop)).export(Moments::Full)).unwrap())
