@@ -3,7 +3,6 @@
 use engine::{
     Device,
     checkpoint::{self, Checkpoint, state_hash},
-    gpt2::shapes,
     parameters::{ParameterSet, Quantity},
 };
 use futures::executor::block_on;
@@ -17,7 +16,7 @@ pub const MODEL: ModelSpec =
 
 /// All of the model.
 pub fn whole() -> [Hop; 1] {
-    [Hop { index: 0, part: shapes::whole(&MODEL) }]
+    [Hop { index: 0, part: MODEL.whole() }]
 }
 
 /// Reads `bytes` as a file of weights and, where they are text, as a `config.json`.

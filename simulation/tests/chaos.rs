@@ -9,7 +9,6 @@ use common::{ALL_KINDS, Mixed, anything, on_all_processors, schedule_of, worker}
 use control::{Record, Settings, pipeline::plan::Stages};
 use engine::{
     Device,
-    gpt2::shapes,
     parameters::{ParameterSet, Quantity},
 };
 use futures::executor::block_on;

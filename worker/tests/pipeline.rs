@@ -8,7 +8,7 @@ use common::{
     coordinator::{Peer, whole},
     play, play_on,
 };
-use engine::{Device, gpt2::shapes, parameters::ParameterSet};
+use engine::{Device, parameters::ParameterSet};
 use protocol::{
     blob::BlobRef,
     message::*,

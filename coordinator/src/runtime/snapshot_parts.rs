@@ -141,7 +141,7 @@ mod tests {
             ([good(0), part(1, 2, Moments::None, false)], 2, "it has no moments"),
             ([good(0), part(1, 3, Moments::Full, false)], 2, "have seen 3 steps, 2 were asked for"),
             ([part(0, 2, Moments::Full, true), good(1)], 1, "seen 1 updates, those of the other parts 2"),
-            ([good(0), part(0, 2, Moments::Full, false)], 2, "is missing"),
+            ([good(0), part(0, 2, Moments::Full, false)], 2, "hold no tensor"),
         ] {
             let (named, why) = verified(Moments::Full, &files).unwrap_err();
             assert!(named == worker && why.contains(words), "{named}: {why}");

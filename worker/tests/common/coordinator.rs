@@ -317,7 +317,7 @@ pub fn ids(shape: &[u32], shift: u32, run: &RunSpec) -> (TensorMeta, Vec<u8>) {
 
 /// The whole model in one hop.
 pub fn whole(run: &RunSpec, epoch: u64, first_step: u64, weights: WeightSource) -> Assignment {
-    let part = engine::gpt2::run.model.whole();
+    let part = run.model.whole();
     Assignment {
         epoch,
         hops: vec![Hop { index: 0, part }],
