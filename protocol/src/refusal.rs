@@ -76,6 +76,14 @@ pub enum Refusal {
         /// The lease.
         seconds: u32,
     },
+    /// There is too much from the worker's address, or from all together.
+    #[error("{detail}")]
+    Crowded {
+        /// One sentence.
+        detail: String,
+        /// When to try again.
+        seconds: u32,
+    },
 }
 
 impl Refusal {
@@ -92,6 +100,7 @@ impl Refusal {
             Refusal::RunOver => "run_over",
             Refusal::Removed => "removed",
             Refusal::LeaseEnded { .. } => "lease_ended",
+            Refusal::Crowded { .. } => "crowded",
         }
     }
 
@@ -102,6 +111,7 @@ impl Refusal {
             Refusal::Full { .. } => Some(Duration::from_secs(30)),
             // The device slept, or its network was gone, and it is back.
             Refusal::LeaseEnded { .. } => Some(Duration::ZERO),
+            Refusal::Crowded { seconds, .. } => Some(Duration::from_secs(u64::from(*seconds))),
             Refusal::Version { .. }
             | Refusal::Malformed { .. }
             | Refusal::Oversized { .. }
@@ -118,9 +128,9 @@ impl Checked for Refusal {
     fn check(&self) -> RuleResult {
         let named = |name: &str, rule: RuleResult| rule.map_err(|error| error.within(name));
         match self {
-            Refusal::Malformed { detail } | Refusal::BadProfile { detail } => {
-                named("detail", text(SENTENCE)(detail))
-            }
+            Refusal::Malformed { detail }
+            | Refusal::BadProfile { detail }
+            | Refusal::Crowded { detail, seconds: _ } => named("detail", text(SENTENCE)(detail)),
             Refusal::Unexpected { message, detail } | Refusal::NotInPlan { message, detail } => {
                 named("message", text(LABEL)(message))?;
                 named("detail", text(SENTENCE)(detail))

@@ -155,6 +155,21 @@ section! {
         step_deadline_seconds: f64 = 7200.0 => Number::seconds(0.01, 86_400.0);
         /// Workers connected at a time.
         max_workers: u32 = 64 => Whole(1..=10_000);
+        /// Of them, from one address: a school or a household has one, so raise it for a large class. 127.0.0.1 and ::1
+        /// have no limit of their own.
+        workers_per_address: u32 = max_workers - max_workers / 4,
+            "three quarters of `session.max_workers`, so that nobody alone takes all places" => Whole(1..=10_000);
+        /// HTTP connections of one address: a browser opens up to six.
+        connections_per_address: u32 = 1024 => Whole(1..=10_000);
+        /// Pages of one address that follow the run.
+        streams_per_address: u32 = 128 => Whole(1..=10_000);
+        /// Requests of one address, each second on average; a minute's worth may come at once. Joining counts as twenty,
+        /// the whole curve and the metrics as ten.
+        requests_per_second: u32 = 100 => Whole(1..=100_000);
+        /// The coordinator is reached through a reverse proxy that adds the visitor's address to X-Forwarded-For, which
+        /// counts as that of the request. It is believed only from this computer and from private addresses. Without
+        /// it, all that comes through a proxy on this computer counts as the organizer's own.
+        behind_proxy: bool = false => Flag;
     }
 }
 

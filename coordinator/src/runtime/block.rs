@@ -165,7 +165,7 @@ impl BlockIo {
         let tokens = block_windows::of_round(&mut self.train, task.round, slot, count, local_steps, slots);
         let shape = self.train.shape();
         let (windows, payload) = encode_tokens(&tokens, &[count, shape.sequences, shape.context + 1])?;
-        self.shared.hub.grant_upload(worker);
+        self.shared.grant_upload(worker);
         send(&self.shared, worker, Round { task, windows }, &payload)
     }
 

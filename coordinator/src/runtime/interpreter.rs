@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use control::{Action, Event, Mode, Run};
 use protocol::{
     frame,
-    message::{Assign, Down, ToWorker},
+    message::{Apply, Down, ToWorker},
     view::{CurvePoint, Phase},
     worker_id::WorkerId,
 };
@@ -44,7 +44,7 @@ pub(crate) trait ModeIo {
 
 /// Where the pages' news go.
 pub(crate) struct Pages {
-    pub(crate) view: watch::Sender<String>,
+    pub(crate) view: watch::Sender<Bytes>,
     pub(crate) curve: watch::Sender<Arc<Vec<CurvePoint>>>,
     pub(crate) points: broadcast::Sender<String>,
 }
@@ -135,7 +135,7 @@ impl<I: ModeIo> Interpreter<I> {
     }
 
     fn publish_view(&self, now: Duration) -> anyhow::Result<()> {
-        self.pages.view.send_replace(serde_json::to_string(&self.run.view(now))?);
+        self.pages.view.send_replace(serde_json::to_vec(&self.run.view(now))?.into());
         Ok(())
     }
 
@@ -170,8 +170,8 @@ impl<I: ModeIo> Interpreter<I> {
     }
 
     fn send(&self, worker: WorkerId, message: Down) -> anyhow::Result<()> {
-        if matches!(message, Down::Assign(Assign(_))) {
-            self.shared.hub.grant_upload(worker);
+        if matches!(message, Down::Assign(_) | Down::Apply(Apply { snapshot: true, .. })) {
+            self.shared.grant_upload(worker);
         }
         send(&self.shared, worker, message, &[])
     }

@@ -26,6 +26,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/run", get(run))
         .route("/v1/run/curve", get(curve))
         .route("/v1/run/events", get(events::stream_events))
+        .route("/v1/organizer", get(organizer))
         .route("/v1/run/start", post(|s, h| command(s, h, Command::Start)))
         .route("/v1/run/pause", post(|s, h| command(s, h, Command::Pause)))
         .route("/v1/run/stop", post(|s, h| command(s, h, Command::Stop)))
@@ -53,13 +54,27 @@ async fn curve(State(shared): State<Arc<Shared>>, Query(After { after }): Query<
     ([(header::CACHE_CONTROL, "no-store")], Json(points)).into_response()
 }
 
+/// `GET /v1/organizer`: 204 for the organizer's token, so that a page can tell at once whether its buttons will work.
+async fn organizer(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if_organizer(&shared, &headers)
+        .map_or_else(|refused| *refused, |()| StatusCode::NO_CONTENT.into_response())
+}
+
+/// # Errors
+/// The answer to anybody else.
+fn if_organizer(shared: &Shared, headers: &HeaderMap) -> Result<(), Box<Response>> {
+    if super::token::equal(bearer(headers).unwrap_or_default(), &shared.organizer) {
+        return Ok(());
+    }
+    Err(Box::new(problem(
+        StatusCode::UNAUTHORIZED,
+        "only the organizer may do this: open the organizer link that the coordinator printed",
+    )))
+}
+
 async fn command(State(shared): State<Arc<Shared>>, headers: HeaderMap, command: Command) -> Response {
-    let given = bearer(&headers).unwrap_or_default();
-    if !super::token::equal(given, &shared.organizer) {
-        return problem(
-            StatusCode::UNAUTHORIZED,
-            "only the organizer may do this: open the organizer link that the coordinator printed",
-        );
+    if let Err(refused) = if_organizer(&shared, &headers) {
+        return *refused;
     }
     match shared.events.send(Event::Asked(command)).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

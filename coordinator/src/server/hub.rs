@@ -1,10 +1,10 @@
 //! The connections: who is there, how to reach them, and what may pass between them.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -19,16 +19,22 @@ use protocol::{
     tensor::{decode_floats, verify},
     worker_id::WorkerId,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::relay_queue::RelayQueue;
+use super::{
+    address::Address,
+    places::{Place, Places},
+    relay_queue::RelayQueue,
+};
 
 /// Bytes of the coordinator's own messages that may wait for one worker: several steps' tokens. Who reads less than it
 /// is sent is not there.
 const MOST_QUEUED: u64 = 128 << 20;
-/// Connections that may be without a Hello at a time; the oldest gives way.
-const MOST_WITHOUT_HELLO: usize = 256;
+/// Connections that may be without a Hello at a time, of one address and of all; the oldest gives way.
+const MOST_WITHOUT_HELLO: [usize; 2] = [64, 256];
+/// Pieces of blobs that one worker may be sending at a time: one of each transfer that it can have under way.
+const PIECES: usize = 3;
 /// Of every so many relayed frames one has its checksum verified, where not all have.
 const VERIFY_EVERY: u64 = 16;
 
@@ -108,7 +114,7 @@ pub(crate) struct Hub {
     relay: Mutex<Relay>,
     connected: watch::Sender<usize>,
     relayed: Count,
-    without_hello: Mutex<VecDeque<CancellationToken>>,
+    without_hello: Arc<Places>,
 }
 
 #[derive(Debug)]
@@ -119,8 +125,10 @@ struct Connected {
     counter: Counter,
     /// Ends its session.
     ended: CancellationToken,
-    /// Whether it has been given work whose result it may upload.
-    may_upload: AtomicBool,
+    /// Bytes of results that it may still upload of the work it has been given.
+    expected: AtomicU64,
+    /// Pieces that it may begin to send.
+    pieces: Arc<Semaphore>,
 }
 
 /// What has been passed on since the start.
@@ -138,7 +146,7 @@ impl Default for Hub {
             relay: Mutex::new(Relay::closed(0)),
             connected: watch::Sender::new(0),
             relayed: Count::default(),
-            without_hello: Mutex::default(),
+            without_hello: Places::new(MOST_WITHOUT_HELLO[0], MOST_WITHOUT_HELLO[1]),
         }
     }
 }
@@ -151,25 +159,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Hub {
     /// A connection waits for its Hello. Holds its place until the first value is dropped; the second is cancelled when
     /// it has to give way.
-    pub(crate) fn wait_for_hello(&self) -> (HelloPlace<'_>, CancellationToken) {
+    pub(super) fn wait_for_hello(&self, address: Address) -> (Place, CancellationToken) {
         let token = CancellationToken::new();
-        let mut waiting = lock(&self.without_hello);
-        waiting.retain(|other| !other.is_cancelled());
-        if waiting.len() >= MOST_WITHOUT_HELLO
-            && let Some(oldest) = waiting.pop_front()
-        {
-            oldest.cancel();
-        }
-        waiting.push_back(token.clone());
-        (HelloPlace { hub: self, token: token.clone() }, token)
+        (self.without_hello.take(address, token.clone()), token)
     }
 
     /// A worker is connected.
     pub(crate) fn connect(&self, worker: WorkerId, token: String, outbox: Outbox, ended: CancellationToken) {
         let mut outboxes = lock(&self.outboxes);
         let counter = Counter::default();
+        let pieces = Arc::new(Semaphore::new(PIECES));
         let connected =
-            Connected { outbox, token: token.clone(), counter, ended, may_upload: AtomicBool::new(false) };
+            Connected { outbox, token: token.clone(), counter, ended, expected: AtomicU64::new(0), pieces };
         outboxes.insert(worker, connected);
         self.connected.send_replace(outboxes.len());
         lock(&self.tokens).insert(token, worker);
@@ -214,16 +215,30 @@ impl Hub {
         }
     }
 
-    /// The worker has been given work: it may upload what comes of it.
-    pub(crate) fn grant_upload(&self, worker: WorkerId) {
+    /// The worker has been given work: it may upload so many bytes of what comes of it. What it was granted before and
+    /// has not used ends with that.
+    pub(crate) fn grant_upload(&self, worker: WorkerId, bytes: u64) {
         if let Some(connected) = lock(&self.outboxes).get(&worker) {
-            connected.may_upload.store(true, Ordering::Relaxed);
+            connected.expected.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Whether a worker may upload.
-    pub(crate) fn may_upload(&self, worker: WorkerId) -> bool {
-        lock(&self.outboxes).get(&worker).is_some_and(|c| c.may_upload.load(Ordering::Relaxed))
+    /// Whether a worker may upload so many bytes.
+    pub(super) fn may_upload(&self, worker: WorkerId, bytes: u64) -> bool {
+        lock(&self.outboxes).get(&worker).is_some_and(|c| c.expected.load(Ordering::Relaxed) >= bytes)
+    }
+
+    /// The store has taken so many bytes of what a worker may upload.
+    pub(super) fn uploaded(&self, worker: WorkerId, bytes: u64) {
+        if let Some(connected) = lock(&self.outboxes).get(&worker) {
+            let less = |expected: u64| Some(expected.saturating_sub(bytes));
+            let _ = connected.expected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Lets a worker send a piece; None while it sends as many as it may.
+    pub(super) fn piece(&self, worker: WorkerId) -> Option<OwnedSemaphorePermit> {
+        lock(&self.outboxes).get(&worker)?.pieces.clone().try_acquire_owned().ok()
     }
 
     /// Note bytes that have come from a worker.
@@ -293,19 +308,5 @@ impl Hub {
     /// Frames and bytes passed on since the start.
     pub(crate) fn relayed(&self) -> (u64, u64) {
         (self.relayed.frames.load(Ordering::Relaxed), self.relayed.bytes.load(Ordering::Relaxed))
-    }
-}
-
-/// A connection's place among those without a Hello.
-pub(crate) struct HelloPlace<'a> {
-    hub: &'a Hub,
-    token: CancellationToken,
-}
-
-impl Drop for HelloPlace<'_> {
-    fn drop(&mut self) {
-        // The marker of a place that is free again; whoever looks next removes it.
-        self.token.cancel();
-        lock(&self.hub.without_hello).retain(|other| !other.is_cancelled());
     }
 }

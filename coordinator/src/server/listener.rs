@@ -1,8 +1,8 @@
-//! Connections: accepted, bounded in number, and closed when they stand still.
+//! Connections: accepted, bounded for each address and in all, and closed when they stand still.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
+    net::IpAddr,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -13,6 +13,7 @@ use axum::{
     Router,
     body::{Body, Bytes, HttpBody},
     extract::Request,
+    http::{HeaderMap, HeaderValue, header},
 };
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,21 +21,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::{
+    address::{Address, may_be_proxy},
+    limits::{Held, Refused},
+    permits::{Limits, Permit},
+    places::{Place, Places},
+    watched::Watched,
+};
+
 /// Time for the whole head of a request; a connection that is kept open without one ends after it too.
 const HEAD: Duration = Duration::from_secs(20);
 /// Bytes that the head of a request may take.
 const HEAD_BYTES: usize = 32 << 10;
-/// Connections on which no request is being answered; the oldest gives way.
-const MOST_IDLE: usize = 1024;
+/// Connections on which no request is being answered, of one address and of all; the oldest gives way.
+const MOST_IDLE: [usize; 2] = [256, 1024];
+/// Time in which a peer that is being answered must take a byte.
+const UNREAD: Duration = Duration::from_secs(30);
 /// Pause after the system could not accept a connection: too many files are open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
 /// Answers connections for ever.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
-    let idle = Arc::new(Idle::default());
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
+    let idle = Places::new(MOST_IDLE[0], MOST_IDLE[1]);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("a connection could not be accepted: {error}");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -45,31 +56,82 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("a socket keeps Nagle's algorithm: {error}");
         }
-        tokio::spawn(connection(stream, router.clone(), idle.clone()));
+        let peer = Peer::new(peer.ip(), limits.behind_proxy);
+        let permit = limits.take(peer.address, Held::Connection);
+        tokio::spawn(connection(stream, router.clone(), idle.clone(), peer, permit));
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, idle: Arc<Idle>) {
+/// Who has connected.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    /// Whose connection it is. A proxy's is nobody's: it has as many as it has visitors.
+    address: Address,
+    is_proxy: bool,
+}
+
+impl Peer {
+    fn new(peer: IpAddr, behind_proxy: bool) -> Self {
+        let is_proxy = behind_proxy && may_be_proxy(peer);
+        let address = if is_proxy { Address::Local } else { Address::of(peer) };
+        Self { address, is_proxy }
+    }
+
+    /// Whose request it is.
+    fn asks_for(self, headers: &HeaderMap) -> Address {
+        match self.is_proxy {
+            true => Address::forwarded(headers).unwrap_or(self.address),
+            false => self.address,
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    idle: Arc<Places>,
+    peer: Peer,
+    permit: Result<Permit, Refused>,
+) {
     let give_way = CancellationToken::new();
-    let place = Arc::new(Mutex::new(Some(Place::new(&idle, &give_way))));
+    let place = Arc::new(Mutex::new(Some(idle.take(peer.address, give_way.clone()))));
     let token = give_way.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (router, place) = (router.clone(), place.clone());
-        let busy = Busy { place: place.clone(), idle: idle.clone(), token: token.clone() };
+    let (permit, refused) = match permit {
+        Ok(permit) => (Some(permit), None),
+        Err(refused) => (None, Some(refused)),
+    };
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let (router, place, refused) = (router.clone(), place.clone(), refused.clone());
+        let busy =
+            Busy { place: place.clone(), idle: idle.clone(), address: peer.address, token: token.clone() };
+        let asker = peer.asks_for(request.headers());
+        request.extensions_mut().insert(asker);
         async move {
             // While a request is being answered, down to the last byte of the answer, the connection is not idle.
             drop(lock(&place).take());
-            let response =
-                router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
+            let response = match refused {
+                Some(refused) => {
+                    // It hears why, once.
+                    let mut response = refused.answer();
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    response
+                }
+                None => {
+                    let answer = router.oneshot(request.map(Body::new)).await;
+                    answer.unwrap_or_else(|never| match never {})
+                }
+            };
             Ok::<_, Infallible>(response.map(|body| Answer { body, _busy: busy }))
         }
     });
+    let (io, waiting) = Watched::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
+    // It ends when a WebSocket begins: how slow a worker may be, its session decides.
     tokio::select! {
         result = connection => {
             if let Err(error) = result {
@@ -77,56 +139,26 @@ async fn connection(stream: TcpStream, router: Router, idle: Arc<Idle>) {
             }
         }
         () = give_way.cancelled() => {}
+        () = waiting.for_long(UNREAD) => tracing::debug!("a peer reads nothing of what it asked for"),
     }
+    drop(permit);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Connections on which no request is being answered, in the order in which they became so.
-#[derive(Default)]
-struct Idle {
-    places: Mutex<(u64, BTreeMap<u64, CancellationToken>)>,
-}
-
-/// One of them, until it is dropped.
-struct Place {
-    idle: Arc<Idle>,
-    number: u64,
-}
-
-impl Place {
-    /// Where there are too many, the oldest gives way.
-    fn new(idle: &Arc<Idle>, token: &CancellationToken) -> Self {
-        let (next, places) = &mut *lock(&idle.places);
-        *next += 1;
-        places.insert(*next, token.clone());
-        if places.len() > MOST_IDLE
-            && let Some((_, oldest)) = places.pop_first()
-        {
-            oldest.cancel();
-        }
-        Self { idle: idle.clone(), number: *next }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        lock(&self.idle.places).1.remove(&self.number);
-    }
-}
-
 /// A request being answered; when it is dropped the connection is idle again.
 struct Busy {
     place: Arc<Mutex<Option<Place>>>,
-    idle: Arc<Idle>,
+    idle: Arc<Places>,
+    address: Address,
     token: CancellationToken,
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *lock(&self.place) = Some(Place::new(&self.idle, &self.token));
+        *lock(&self.place) = Some(self.idle.take(self.address, self.token.clone()));
     }
 }
 

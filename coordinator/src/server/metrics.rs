@@ -24,7 +24,7 @@ const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let text = shared.view.borrow().clone();
-    let written = serde_json::from_str(&text).map_err(|e| e.to_string()).and_then(|view: RunView| {
+    let written = serde_json::from_slice(&text).map_err(|e| e.to_string()).and_then(|view: RunView| {
         let mut registry = Registry::default();
         let (frames, bytes) = shared.hub.relayed();
         registry.register_collector(Box::new(Collector { view, frames, bytes }));

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! listener.rs   connections: accepted, bounded, closed when they stand still
-//! guard.rs      Host and Origin of every request          upgrade.rs  HTTP to WebSocket, small until Hello
+//! address.rs    whose address a request comes from         limits.rs   how much each address may have, and all
+//! permits.rs    the limits of a coordinator that runs      places.rs   who gives way when there are too many
+//! watched.rs    whether a peer reads                       receive.rs  bodies of requests, within their time
+//! guard.rs      Host, Origin and rate of every request     upgrade.rs  HTTP to WebSocket, small until Hello
 //! session.rs    one worker's session, whole                hub.rs      who is connected, and what may pass
 //! relay_queue.rs relayed frames that wait for a worker     blobs.rs    blobs over HTTP
 //! api.rs        JSON for the pages                         events.rs   server-sent events
@@ -10,43 +13,55 @@
 //! metrics.rs    /metrics                                   token.rs    bearer tokens
 //! ```
 
+mod address;
 mod answers;
 mod api;
 mod blobs;
 mod events;
 mod guard;
 mod hub;
+mod limits;
 mod listener;
 mod metrics;
+mod permits;
+mod places;
+mod receive;
 pub mod ranges;
 mod relay_queue;
 mod session;
 pub(crate) mod token;
 mod upgrade;
+mod watched;
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use axum::Router;
+use axum::{Router, body::Bytes};
 use control::Event;
-use tokio::sync::{broadcast, mpsc, watch};
+use protocol::worker_id::WorkerId;
+use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 
 pub(crate) use hub::Hub;
 pub(crate) use listener::serve;
+pub(crate) use permits::Limits;
 
 use crate::storage::{blob_store::BlobStore, watch::StorageWatch};
 
 /// What every request handler may reach.
 pub(crate) struct Shared {
     pub(crate) hub: Hub,
+    /// How much each address may have, and all together.
+    pub(crate) limits: Limits,
     /// To the run. Bounded: a flood of messages stops the readers, not the coordinator.
     pub(crate) events: mpsc::Sender<Event>,
     /// The newest `RunView`, as JSON.
-    pub(crate) view: watch::Receiver<String>,
+    pub(crate) view: watch::Receiver<Bytes>,
     /// The learning curve so far.
     pub(crate) curve: watch::Receiver<Arc<Vec<protocol::view::CurvePoint>>>,
     /// New points of the curve, as JSON arrays.
     pub(crate) points: broadcast::Sender<String>,
     pub(crate) blobs: BlobStore,
+    /// Kibibytes of uploads that may be in memory while they arrive.
+    pub(crate) uploads: Arc<Semaphore>,
     /// Notes when the disk refuses, and when it takes writes again.
     pub(crate) storage: StorageWatch,
     /// Bearer token of the organizer.
@@ -59,6 +74,17 @@ pub(crate) struct Shared {
     pub(crate) hosts: Option<Vec<String>>,
 }
 
+/// How many of the largest results a worker may upload for one step or round: it may have to begin again, and may still
+/// be sending that of the step before.
+const RESULTS: u64 = 4;
+
+impl Shared {
+    /// The worker has been given work: it may upload what comes of it.
+    pub(crate) fn grant_upload(&self, worker: WorkerId) {
+        self.hub.grant_upload(worker, RESULTS * self.blobs.largest());
+    }
+}
+
 /// Everything the coordinator answers to: the API, the sessions, the pages.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -67,5 +93,5 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/session", axum::routing::any(session::upgrade))
         .with_state(shared.clone())
         .merge(crate::pages::router())
-        .layer(axum::middleware::from_fn_with_state(shared, guard::same_host))
+        .layer(axum::middleware::from_fn_with_state(shared, guard::admit))
 }

@@ -13,8 +13,7 @@ use axum::{
 use control::Event;
 use futures::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use protocol::{
-    VERSION,
-    frame::{self, FrameError},
+    VERSION, frame,
     message::{FromWorker, Header, HeartbeatAnswer, Hello, Probe, ProbeAnswer, Refuse, ToWorker, Up},
     refusal::Refusal,
     worker_id::WorkerId,
@@ -23,13 +22,17 @@ use tokio::{
     sync::mpsc,
     time::{interval, timeout},
 };
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message, error::CapacityError};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
     Shared,
+    address::Address,
+    guard::asker,
     hub::{Outbox, Outgoing, Queue},
+    limits::{Held, Rate, Refused, Used},
+    permits::Permit,
     relay_queue::{Queued, RelayQueue},
     token::random_token,
     upgrade::{Allowance, Socket, to_websocket},
@@ -43,34 +46,42 @@ const PING: Duration = Duration::from_secs(5);
 const HEARD: Duration = Duration::from_secs(1);
 /// Time for a refusal to leave before the socket is dropped.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Bytes that a worker may have sent back for its probes, ...
-const PROBE_BUDGET: f64 = 48e6;
-/// ... and so many more each second.
-const PROBE_BUDGET_A_SECOND: f64 = 0.4e6;
+/// Bytes that a worker may have sent back for its probes: a probe costs the one who asks as much as it costs here, but
+/// for its answer.
+const PROBES: Rate = Rate { per_second: 0.4e6, burst: 48e6 };
+/// What a worker may say to the run. Who says more is read later; the smallest steps take a millisecond.
+const MESSAGES: Rate = Rate { per_second: 1000.0, burst: 4000.0 };
 
 pub(super) async fn upgrade(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let largest = shared.largest_frame;
-    to_websocket(request, largest, move |socket, allowance| serve(shared, socket, allowance))
+    let (largest, address) = (shared.largest_frame, asker(&request));
+    let handshake = match shared.limits.take(address, Held::Handshake) {
+        Ok(permit) => permit,
+        Err(refused) => return refused.answer(),
+    };
+    to_websocket(request, largest, move |socket, allowance| {
+        serve(shared, socket, allowance, address, handshake)
+    })
 }
 
-async fn serve(shared: Arc<Shared>, socket: Socket, allowance: Allowance) {
+async fn serve(
+    shared: Arc<Shared>,
+    socket: Socket,
+    allowance: Allowance,
+    address: Address,
+    handshake: Permit,
+) {
     let (mut sink, mut stream) = socket.split();
-    let (place, replaced) = shared.hub.wait_for_hello();
+    let (place, replaced) = shared.hub.wait_for_hello(address);
     let hello = tokio::select! {
-        hello = timeout(HELLO, hello(&mut stream, &allowance)) => hello,
+        hello = timeout(HELLO, hello(&mut stream, &allowance, shared.largest_frame)) => hello,
         // Others came meanwhile, and there is no more room for connections without a Hello.
         () = replaced.cancelled() => return,
     };
-    drop(place);
+    drop((place, handshake));
     let hello = match hello {
-        Ok(Ok(Some(hello))) => hello,
+        Ok(Ok(Some(hello))) => shared.limits.take(address, Held::Session).map(|seat| (hello, seat)),
         Ok(Ok(None)) => return,
-        Ok(Err(refusal)) => {
-            let refused = Event::Refused { worker: None, refusal: refusal.clone() };
-            let _ = shared.events.send(refused).await;
-            let _ = timeout(FAREWELL, refuse(&mut sink, refusal)).await;
-            return;
-        }
+        Ok(Err(refusal)) => return turn_away(&shared, sink, refusal).await,
         Err(_) => {
             let detail = format!("no Hello came within {} s of connecting", HELLO.as_secs());
             let refusal = Refusal::Unexpected { message: "Silence".into(), detail };
@@ -78,16 +89,36 @@ async fn serve(shared: Arc<Shared>, socket: Socket, allowance: Allowance) {
             return;
         }
     };
+    let (hello, seat) = match hello {
+        Ok(seated) => seated,
+        Err(refused) => return turn_away(&shared, sink, refused.into()).await,
+    };
     allowance.lift();
     let worker = WorkerId(shared.next_worker.fetch_add(1, Ordering::Relaxed));
     let span = tracing::info_span!("session", %worker);
-    run(&shared, worker, hello, sink, stream).instrument(span).await;
+    run(&shared, worker, address, hello, sink, stream).instrument(span).await;
+    drop(seat);
+}
+
+/// Says why a connection gets no session.
+async fn turn_away(shared: &Shared, mut sink: SplitSink<Socket, Message>, refusal: Refusal) {
+    let refused = Event::Refused { worker: None, refusal: refusal.clone() };
+    let _ = shared.events.send(refused).await;
+    let _ = timeout(FAREWELL, refuse(&mut sink, refusal)).await;
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let seconds = u32::try_from(refused.after.as_secs() + 1).unwrap_or(u32::MAX);
+        Refusal::Crowded { detail: refused.words, seconds }
+    }
 }
 
 /// From the welcome to the end.
 async fn run(
     shared: &Arc<Shared>,
     worker: WorkerId,
+    address: Address,
     hello: Hello,
     sink: SplitSink<Socket, Message>,
     mut stream: SplitStream<Socket>,
@@ -103,7 +134,7 @@ async fn run(
     let mut writer = tokio::spawn(write(sink, control_queue, relay_queue, ended.clone()).in_current_span());
     let why = match shared.events.send(Event::Joined { worker, hello, token }).await {
         Ok(()) => tokio::select! {
-            why = read(shared, worker, &relay, &mut stream) => why,
+            why = read(shared, worker, address, &relay, &mut stream) => why,
             () = ended.cancelled() => Ok("the coordinator ended the session".into()),
             _ = &mut writer => Ok("the connection broke".into()),
         },
@@ -147,7 +178,14 @@ impl Drop for Connected<'_> {
 }
 
 /// The first message; None when the socket closes instead.
-async fn hello(stream: &mut SplitStream<Socket>, allowance: &Allowance) -> Result<Option<Hello>, Refusal> {
+///
+/// # Errors
+/// Why it is none.
+async fn hello(
+    stream: &mut SplitStream<Socket>,
+    allowance: &Allowance,
+    limit: usize,
+) -> Result<Option<Hello>, Refusal> {
     while let Some(message) = stream.next().await {
         let message = match message {
             Ok(message) => message,
@@ -155,7 +193,7 @@ async fn hello(stream: &mut SplitStream<Socket>, allowance: &Allowance) -> Resul
                 let detail = "the first message must be Hello, and nothing may come before it".into();
                 return Err(Refusal::Unexpected { message: "Data".into(), detail });
             }
-            Err(error) => return broken(&error).map(|_| None),
+            Err(error) => return broken(&error, limit).map(|_| None),
         };
         let Some(bytes) = binary(message)? else { continue };
         return match frame::decode(&bytes)?.message {
@@ -182,23 +220,24 @@ fn binary(message: Message) -> Result<Option<Bytes>, Refusal> {
     }
 }
 
-/// Bytes that answers to probes may still take: a probe costs the one who asks as much as it costs here, but for its
-/// answer.
-struct ProbeBudget {
+/// What one session has used up of a rate.
+struct Allotment {
+    rate: Rate,
     left: f64,
     since: Instant,
 }
 
-impl ProbeBudget {
-    fn take(&mut self, bytes: u32) -> Result<(), Refusal> {
-        let earned = self.since.elapsed().as_secs_f64() * PROBE_BUDGET_A_SECOND;
+impl Allotment {
+    fn new(rate: Rate) -> Self {
+        Self { rate, left: rate.burst, since: Instant::now() }
+    }
+
+    /// Uses so much; gives the time until that much was earned, zero if it was there.
+    fn take(&mut self, amount: f64) -> Duration {
+        let earned = self.since.elapsed().as_secs_f64() * self.rate.per_second;
         self.since = Instant::now();
-        self.left = (self.left + earned).min(PROBE_BUDGET) - f64::from(bytes);
-        if self.left >= 0.0 {
-            return Ok(());
-        }
-        let detail = "it asks for more bytes than a measurement of a link takes".into();
-        Err(Refusal::Unexpected { message: "Probe".into(), detail })
+        self.left = (self.left + earned).min(self.rate.burst) - amount;
+        Duration::from_secs_f64((-self.left / self.rate.per_second).max(0.0))
     }
 }
 
@@ -206,16 +245,17 @@ impl ProbeBudget {
 async fn read(
     shared: &Shared,
     worker: WorkerId,
+    address: Address,
     own: &RelayQueue,
     stream: &mut SplitStream<Socket>,
 ) -> Result<String, Refusal> {
     let closing = || Ok("the coordinator is going down".to_string());
     let mut heard = Instant::now();
-    let mut probes = ProbeBudget { left: PROBE_BUDGET, since: Instant::now() };
+    let (mut probes, mut messages) = (Allotment::new(PROBES), Allotment::new(MESSAGES));
     loop {
         let message = match stream.next().await {
             None | Some(Ok(Message::Close(_))) => return Ok("the connection was closed".into()),
-            Some(Err(error)) => return broken(&error),
+            Some(Err(error)) => return broken(&error, shared.largest_frame),
             Some(Ok(message)) => message,
         };
         if let Message::Pong(payload) = &message
@@ -224,6 +264,7 @@ async fn read(
             let _ = shared.events.try_send(Event::PingMeasured { worker, round_trip });
         }
         let Some(bytes) = binary(message)? else {
+            pause(messages.take(1.0)).await;
             // A pong shows that somebody is there, as any message does.
             if heard.elapsed() > HEARD {
                 heard = Instant::now();
@@ -234,7 +275,12 @@ async fn read(
         let frame::Frame { message, payload } = frame::decode(&bytes)?;
         match message {
             FromWorker::Up(Up::Probe(Probe { number, answer, .. })) => {
-                probes.take(answer)?;
+                pause(messages.take(1.0)).await;
+                if probes.take(f64::from(answer)) > Duration::ZERO {
+                    let detail = "it asks for more bytes than a measurement of a link takes".into();
+                    return Err(Refusal::Unexpected { message: "Probe".into(), detail });
+                }
+                shared.limits.try_use(address, Used::ProbeBytes, f64::from(answer))?;
                 let message =
                     ToWorker::from(protocol::message::Down::from(ProbeAnswer { number, padding: answer }));
                 let answer = frame::encode(&message, &vec![0; answer as usize])?;
@@ -242,6 +288,7 @@ async fn read(
                 own.send(answer.into()).await;
             }
             FromWorker::Up(message) => {
+                pause(messages.take(1.0)).await;
                 shared.hub.count_up(worker, bytes.len() as u64);
                 heard = Instant::now();
                 let leaving = matches!(message, Up::Leaving(_));
@@ -266,11 +313,19 @@ async fn read(
     }
 }
 
-/// What an error of the stream means. A frame that is too large is an error of it.
-fn broken(error: &SocketError) -> Result<String, Refusal> {
-    if let SocketError::Capacity(_) = error {
-        let limit = frame::MAX_FRAME as u64;
-        return Err(FrameError::Oversized { bytes: limit as usize + 1 }.into());
+async fn pause(time: Duration) {
+    if time > Duration::ZERO {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// What an error of the stream means. A frame that is longer than this run's frames is an error of it.
+///
+/// # Errors
+/// For such a frame.
+fn broken(error: &SocketError, limit: usize) -> Result<String, Refusal> {
+    if let SocketError::Capacity(CapacityError::MessageTooLong { size, .. }) = error {
+        return Err(Refusal::Oversized { bytes: *size as u64, limit: limit as u64 });
     }
     Ok(format!("the connection broke: {error}"))
 }

@@ -77,6 +77,11 @@ impl BlobStore {
         Ok(Self { store, partial: Mutex::default(), limit })
     }
 
+    /// Bytes of the largest blob that is taken.
+    pub(crate) fn largest(&self) -> u64 {
+        self.limit
+    }
+
     /// Length of a stored blob.
     pub(crate) async fn length(&self, hash: BlobHash) -> Result<Option<u64>, BlobError> {
         match self.store.head(&place(hash)).await {

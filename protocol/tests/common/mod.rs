@@ -566,6 +566,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         RunOver => Just(Refusal::RunOver),
         Removed => Just(Refusal::Removed),
         LeaseEnded => any::<u32>().prop_map(|seconds| Refusal::LeaseEnded { seconds }),
+        Crowded => (text(limits::SENTENCE), any::<u32>())
+            .prop_map(|(detail, seconds)| Refusal::Crowded { detail, seconds }),
     })
 }
 

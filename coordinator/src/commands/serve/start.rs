@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use axum::body::Bytes;
 use control::{
     Mode,
     block::{BlockRun, RoundManifest, Totals},
@@ -22,7 +23,7 @@ use protocol::{
 };
 use tokio::{
     net::TcpListener,
-    sync::{broadcast, mpsc, oneshot, watch},
+    sync::{Semaphore, broadcast, mpsc, oneshot, watch},
 };
 
 use super::{Options, settings};
@@ -37,7 +38,7 @@ use crate::{
         block::{self, BlockIo, BlockSetup},
         pipeline::PipelineIo,
     },
-    server::{self, Hub, Shared},
+    server::{self, Hub, Limits, Shared},
     storage::{
         blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots, watch::StorageWatch,
     },
@@ -45,6 +46,10 @@ use crate::{
 
 /// Messages that may wait for the run.
 const EVENT_QUEUE: usize = 1024;
+/// Kibibytes of uploads that may be in memory while they arrive: as many pieces as there are places by default.
+const UPLOADS: usize = 256 << 10;
+/// Files that may be open where the system does not say.
+const FILES: u64 = 1024;
 /// Curve points that a slow page may lag behind before it has to fetch the curve again.
 const POINT_QUEUE: usize = 256;
 
@@ -105,17 +110,19 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     data_dir.note_run(&config, &dataset, &tokenizer)?;
 
     let (events, queue) = mpsc::channel(EVENT_QUEUE);
-    let (view, views) = watch::channel(String::new());
+    let (view, views) = watch::channel(Bytes::new());
     let (curve, curves) = watch::channel(Arc::default());
     let points = broadcast::Sender::new(POINT_QUEUE);
     let organizer = data_dir.organizer_token()?;
     let shared = Arc::new(Shared {
         hub: Hub::default(),
+        limits: Limits::new(&config.session, open_files()),
         events: events.clone(),
         view: views,
         curve: curves,
         points: points.clone(),
         blobs,
+        uploads: Arc::new(Semaphore::new(UPLOADS)),
         storage: StorageWatch::new(&root, events),
         organizer: organizer.clone(),
         next_worker: AtomicU64::new(past.last_worker + 1),
@@ -177,15 +184,21 @@ where
     <I::Mode as Mode>::Action: Send,
 {
     let run = &interpreter.run;
-    interpreter.pages.view.send_replace(serde_json::to_string(&run.view(Duration::ZERO))?);
+    interpreter.pages.view.send_replace(serde_json::to_vec(&run.view(Duration::ZERO))?.into());
     interpreter.pages.curve.send_replace(Arc::new(run.curve().to_vec()));
     let router = server::router(interpreter.shared.clone());
+    let limits = interpreter.shared.limits.clone();
     Ok(tokio::spawn(async move {
         tokio::select! {
             result = interpreter.run(ended) => result,
-            () = server::serve(listener, router) => Ok(()),
+            () = server::serve(listener, router, limits) => Ok(()),
         }
     }))
+}
+
+/// Files that this process may have open, after asking for as many as it may have: most systems begin with few.
+fn open_files() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(FILES)
 }
 
 /// Largest frame that a session of this run may carry: a tensor of its shapes, or a probe.
