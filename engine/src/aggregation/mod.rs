@@ -3,6 +3,7 @@
 //! [`aggregate`] makes one contribution of many by robust rules, [`Outer`] moves the weights by it, and
 //! [`server`] keeps the weights, checks every delta before it touches them, and does both.
 
+mod bodies;
 mod means;
 mod outer;
 pub mod server;

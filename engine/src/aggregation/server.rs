@@ -6,10 +6,10 @@
 //! multiple of the typical length. Lengths are compared with those of the block's last round as deltas
 //! arrive, and once more with those of the same round when it ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use protocol::{
-    blob::{BlobHash, BlobRef},
+    blob::BlobRef,
     delta::{DeltaEncoding, DeltaExpectation, DeltaRefusal, decode},
     published::Published,
     spec::RunSpec,
@@ -17,7 +17,7 @@ use protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{AggregateError, Aggregator, Outer, OuterStep, aggregate, median, norm};
+use super::{AggregateError, Aggregator, Outer, OuterStep, aggregate, bodies::Bodies, median, norm};
 use crate::{
     denoiser::{BlockError, Weights},
     parameters::ParameterError,
@@ -79,6 +79,10 @@ struct OuterState {
     last: Option<Vec<f32>>,
 }
 
+/// Deltas by whose numbers a copy is known: many rounds of a large run, in a few megabytes. Sent again later than that,
+/// numbers are of weights long past, and are refused for their length or averaged away.
+const MOST_BODIES: usize = 1 << 16;
+
 /// The weights with their outer step, and the deltas of the round in progress.
 pub struct Server {
     rules: Rules,
@@ -86,8 +90,8 @@ pub struct Server {
     /// Of the table, then of each block.
     outer_states: Vec<OuterState>,
     checked: BTreeMap<WorkerId, CheckedDelta>,
-    /// Hashes of the numbers of all deltas that passed, and who sent them first.
-    bodies: HashMap<BlobHash, WorkerId>,
+    /// The numbers of the newest deltas that passed.
+    bodies: Bodies,
     /// Median length of each block's deltas in its last round.
     typical: Vec<Option<f64>>,
     run: RunSpec,
@@ -172,7 +176,7 @@ impl Server {
             weights,
             outer_states,
             checked: BTreeMap::new(),
-            bodies: HashMap::new(),
+            bodies: Bodies::new(MOST_BODIES),
             typical: vec![None; blocks],
             run: run.clone(),
         }
@@ -242,7 +246,7 @@ impl Server {
         };
         let delta = decode(bytes, &expectation)?;
         if self.rules.suspicious
-            && let Some(&of) = self.bodies.get(&delta.body)
+            && let Some(of) = self.bodies.sender(delta.body)
         {
             return Err(DeltaRefusal::Copy { of });
         }
