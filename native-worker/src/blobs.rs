@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use protocol::blob::BlobHash;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use tokio::runtime::Handle;
-use worker::platform::{self, PlatformError, Put};
+use worker::platform::{self, Got, Later, PlatformError, Put};
 
 use crate::{io::Task, link::Link};
 
@@ -44,17 +44,23 @@ impl Blobs {
     }
 }
 
+/// Whether the store asks for the same request again.
+fn later(answer: &Response) -> Option<Later> {
+    let after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    Later::of(answer.status().as_u16(), after)
+}
+
 fn unexpected(status: StatusCode) -> PlatformError {
     PlatformError(format!("the coordinator's store answered {status}"))
 }
 
 impl platform::Blobs for Blobs {
-    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Got, PlatformError> {
         let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
         let request = self.client.get(self.link.blob(hash)).bearer_auth(token).header(header::RANGE, range);
         match self.send(request).await? {
-            (answer, body) if answer.status() == StatusCode::PARTIAL_CONTENT => Ok(body),
-            (answer, _) => Err(unexpected(answer.status())),
+            (answer, body) if answer.status() == StatusCode::PARTIAL_CONTENT => Ok(Got::Bytes(body)),
+            (answer, _) => later(&answer).map(Got::Later).ok_or_else(|| unexpected(answer.status())),
         }
     }
 
@@ -82,7 +88,7 @@ impl platform::Blobs for Blobs {
                 let at = answer.headers().get(UPLOAD_OFFSET).and_then(|v| v.to_str().ok()?.parse().ok());
                 at.map(Put::GoOnAt).ok_or_else(|| unexpected(StatusCode::CONFLICT))
             }
-            status => Err(unexpected(status)),
+            status => later(&answer).map(Put::Later).ok_or_else(|| unexpected(status)),
         }
     }
 }

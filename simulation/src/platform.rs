@@ -9,7 +9,7 @@ use std::{
 };
 
 use protocol::{blob::BlobHash, message::DeviceStatus, tab::SessionEvent};
-use worker::platform::{self, Compute, Platform, PlatformError, Put, Reporter};
+use worker::platform::{self, Compute, Got, Platform, PlatformError, Put, Reporter};
 
 use crate::{
     clock::{Ticket, seconds},
@@ -162,13 +162,14 @@ impl Blobs {
 }
 
 impl platform::Blobs for Blobs {
-    async fn get(&self, _: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
+    async fn get(&self, _: &str, hash: BlobHash, range: Range<u64>) -> Result<Got, PlatformError> {
         let bytes = self.counted(hash, range.end.saturating_sub(range.start));
         self.request(0, bytes).await?;
         let network = self.network.borrow();
         let missing = || PlatformError("there is no such file in the store".into());
         let file = network.file(hash).ok_or_else(missing)?;
-        file.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec).ok_or_else(missing)
+        let bytes = file.get(range.start as usize..range.end as usize).ok_or_else(missing)?;
+        Ok(Got::Bytes(bytes.to_vec()))
     }
 
     async fn put(

@@ -7,7 +7,7 @@ use protocol::blob::BlobHash;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, Headers, Request, RequestInit, Response};
-use worker::platform::{self, PlatformError, Put};
+use worker::platform::{self, Got, Later, PlatformError, Put};
 
 use crate::js;
 
@@ -35,6 +35,12 @@ fn unreachable(error: JsValue) -> PlatformError {
 
 fn unexpected(status: u16) -> PlatformError {
     PlatformError(format!("the coordinator's store answered {status}"))
+}
+
+/// Whether the store asks for the same request again.
+fn later(answer: &Response) -> Option<Later> {
+    let after = answer.headers().get("retry-after").ok().flatten();
+    Later::of(answer.status(), after.as_deref())
 }
 
 /// Aborts its request when dropped, so that one that nobody waits for any more does not go on.
@@ -75,16 +81,16 @@ async fn ask(
 }
 
 impl platform::Blobs for Blobs {
-    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Got, PlatformError> {
         let range = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
         let abort = Abort(AbortController::new().map_err(unreachable)?);
         let answer = ask("GET", &self.url(hash), token, ("range", &range), None, &abort).await?;
         if answer.status() != 206 {
-            return Err(unexpected(answer.status()));
+            return later(&answer).map(Got::Later).ok_or_else(|| unexpected(answer.status()));
         }
         let buffer =
             JsFuture::from(answer.array_buffer().map_err(unreachable)?).await.map_err(unreachable)?;
-        Ok(Uint8Array::new(&buffer.unchecked_into::<ArrayBuffer>()).to_vec())
+        Ok(Got::Bytes(Uint8Array::new(&buffer.unchecked_into::<ArrayBuffer>()).to_vec()))
     }
 
     async fn put(
@@ -108,7 +114,7 @@ impl platform::Blobs for Blobs {
                 let at = answer.headers().get(UPLOAD_OFFSET).ok().flatten().and_then(|v| v.parse().ok());
                 at.map(Put::GoOnAt).ok_or_else(|| unexpected(409))
             }
-            status => Err(unexpected(status)),
+            status => later(&answer).map(Put::Later).ok_or_else(|| unexpected(status)),
         }
     }
 }

@@ -104,6 +104,39 @@ pub enum Put {
     GoOnAt(u64),
     /// The store, or a proxy before it, takes only smaller pieces (HTTP 413).
     TooLarge,
+    /// The same piece again after a while: see [`Later`].
+    Later(Later),
+}
+
+/// What the coordinator's store says to a request for a piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Got {
+    /// The bytes.
+    Bytes(Vec<u8>),
+    /// Ask again after a while.
+    Later(Later),
+}
+
+/// The store has no room or no time for a request (HTTP 429, 503), or its disk takes no writes (507): the same request
+/// again after so many seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Later {
+    /// As the store says; a guess where it does not.
+    pub seconds: u32,
+}
+
+impl Later {
+    /// Seconds to wait where the answer does not say.
+    const UNSAID: u32 = 5;
+    /// A store that asks for more is asked again before.
+    const LONGEST: u32 = 120;
+
+    /// Of an answer with this status and this `Retry-After`; None for an answer that says something else.
+    pub fn of(status: u16, retry_after: Option<&str>) -> Option<Self> {
+        // Dates are allowed too; this store gives seconds, and of a proxy's date it is enough that it is not now.
+        let seconds = retry_after.and_then(|text| text.trim().parse().ok()).unwrap_or(Self::UNSAID);
+        matches!(status, 429 | 503 | 507).then_some(Self { seconds: seconds.clamp(1, Self::LONGEST) })
+    }
 }
 
 /// Single requests to the coordinator's content-addressed store; `token` is the session's.
@@ -112,7 +145,7 @@ pub trait Blobs {
     ///
     /// # Errors
     /// When the store cannot be reached, or does not have them.
-    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError>;
+    async fn get(&self, token: &str, hash: BlobHash, range: Range<u64>) -> Result<Got, PlatformError>;
 
     /// Stores the piece that begins at byte `first` of `total`.
     ///

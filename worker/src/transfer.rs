@@ -1,10 +1,10 @@
-//! Blobs in pieces, each with a deadline, taken up again where they were cut off.
+//! Blobs in pieces, each with a deadline, taken up again where they were cut off. A store that asks to wait is waited for.
 
 use std::cell::Cell;
 
 use protocol::blob::{BlobHash, BlobRef, CHUNK};
 
-use crate::platform::{Blobs, Clock, PlatformError, Put, within};
+use crate::platform::{Blobs, Clock, Got, Later, PlatformError, Put, within};
 
 /// Smallest piece that an upload is cut into. Proxies that take less do not take this program's frames either.
 const SMALLEST_PIECE: u64 = 64 << 10;
@@ -79,7 +79,12 @@ pub(crate) async fn fetch(
     while (bytes.len() as u64) < blob.bytes {
         let first = bytes.len() as u64;
         let wanted = CHUNK.min(blob.bytes - first);
-        let request = async || blobs.get(token, blob.hash, first..first + wanted).await;
+        let request = async || {
+            Ok(match blobs.get(token, blob.hash, first..first + wanted).await? {
+                Got::Bytes(bytes) => Ok(bytes),
+                Got::Later(later) => Err(later),
+            })
+        };
         let piece = attempt(clock, wanted, request).await?;
         let found = piece.len() as u64;
         if found == 0 || found > wanted {
@@ -113,7 +118,12 @@ pub(crate) async fn store(
         let end = (first + size.0.get()).min(total);
         let length = end - first;
         let piece = &bytes[first as usize..end as usize];
-        let request = async || blobs.put(token, blob.hash, first, total, piece).await;
+        let request = async || {
+            Ok(match blobs.put(token, blob.hash, first, total, piece).await? {
+                Put::Later(later) => Err(later),
+                answer => Ok(answer),
+            })
+        };
         match attempt(clock, length, request).await {
             Ok(Put::Whole) => return Ok(()),
             Ok(Put::More) if end < total => first = end,
@@ -130,26 +140,34 @@ pub(crate) async fn store(
     }
 }
 
-/// Makes a request for a piece of so many bytes, again when it fails.
+/// Makes a request for a piece of so many bytes: again when it fails, a few times; and after a while when the store asks
+/// for that, for as long as it does. Meanwhile the session goes on, and a run whose disk is full holds until it is not.
+///
+/// # Errors
+/// [`TransferError`] when it fails, or takes too long.
 async fn attempt<T>(
     clock: &impl Clock,
     bytes: u64,
-    request: impl AsyncFn() -> Result<T, PlatformError>,
+    request: impl AsyncFn() -> Result<Result<T, Later>, PlatformError>,
 ) -> Result<T, TransferError> {
     let seconds = REQUEST_SECONDS + bytes as f64 / BYTES_PER_SECOND;
     let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
+    let mut left = TRIES;
+    loop {
         match within(clock, seconds, request()).await {
-            Some(Ok(answer)) => return Ok(answer),
+            Some(Ok(Ok(answer))) => return Ok(answer),
+            Some(Ok(Err(later))) => clock.sleep(f64::from(later.seconds)).await,
             // The next piece can be smaller; the same one would be as slow.
             None => return Err(TransferError::Late { seconds }),
-            Some(Err(_)) => clock.sleep(pause).await,
+            Some(Err(error)) => {
+                left -= 1;
+                if left == 0 {
+                    return Err(error.into());
+                }
+                clock.sleep(pause).await;
+                pause *= 2.0;
+            }
         }
-        pause *= 2.0;
-    }
-    match within(clock, seconds, request()).await {
-        Some(answer) => Ok(answer?),
-        None => Err(TransferError::Late { seconds }),
     }
 }
 
@@ -207,9 +225,9 @@ mod tests {
     }
 
     impl Blobs for Store {
-        async fn get(&self, _: &str, _: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
+        async fn get(&self, _: &str, _: BlobHash, range: Range<u64>) -> Result<Got, PlatformError> {
             self.scripted().await?;
-            Ok(self.stored.borrow()[range.start as usize..range.end as usize].to_vec())
+            Ok(Got::Bytes(self.stored.borrow()[range.start as usize..range.end as usize].to_vec()))
         }
 
         async fn put(

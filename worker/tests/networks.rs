@@ -14,7 +14,7 @@ use common::{
 use engine::denoiser::Weights;
 use protocol::{message::*, refusal::Refusal, spec::RunSpec, spec::WeightSource, tab::SessionEvent};
 use testkit::fixtures;
-use worker::End;
+use worker::{End, platform::Later};
 
 const LEASE: f64 = LEASE_MS as f64 / 1e3;
 
@@ -134,6 +134,7 @@ fn a_refusal_says_when_to_try_again() {
     for (refusal, pause) in [
         (Refusal::Full { workers: 3 }, Some(15.0..=30.0)),
         (Refusal::LeaseEnded { seconds: 15 }, Some(0.0..=1.0)),
+        (Refusal::Crowded { detail: "too many".into(), seconds: 40 }, Some(20.0..=40.0)),
         (Refusal::Removed, None),
         (Refusal::RunOver, None),
         (Refusal::Version { theirs: 2, ours: 3 }, None),
@@ -185,6 +186,36 @@ fn uploads_that_no_proxy_lets_through_end_the_session_in_words() {
     let End::Failed(words) = &played.end else { panic!("{:?}", played.end) };
     assert!(words.contains("413"), "{words}");
     assert!(matches!(played.events.last(), Some((_, SessionEvent::Failed { .. }))));
+}
+
+#[test]
+fn a_store_that_asks_to_wait_is_waited_for_and_the_session_goes_on() {
+    for (status, retry_after, pause) in [(429, Some("7"), 7.0), (503, None, 5.0), (507, Some("5"), 5.0)] {
+        let later = Later::of(status, retry_after).unwrap();
+        let run = fixtures::block_run();
+        let played = play(async move |world| {
+            let peer = world.coordinator.join(&run).await;
+            // Far more often than a request that fails is made again: first for the weights, then for the delta.
+            world.store.asks_to_wait.set(Some((50, later)));
+            let asked = world.time.now();
+            send_round(&world, &peer, &run, 0);
+            while world.store.asks_to_wait.get().is_some() {
+                world.time.sleep(0.1).await;
+            }
+            let fetched = world.time.now();
+            world.store.asks_to_wait.set(Some((50, later)));
+            let Up::DeltaReady(_) = peer.up().await else { panic!("a delta was expected") };
+            let stored = world.time.now();
+            peer.send(Drain { reason: DrainReason::Stopped });
+            [fetched - asked, stored - fetched]
+        });
+        assert_eq!(played.end, End::Over(DrainReason::Stopped), "{status}");
+        assert_eq!(reconnects(&played), [], "{status}");
+        // The last of those requests is answered before its pause.
+        assert!(played.script.iter().all(|took| *took >= 49.0 * pause), "{status}: {:?}", played.script);
+    }
+    assert_eq!(Later::of(200, Some("7")), None);
+    assert_eq!(Later::of(503, Some("86400")).unwrap().seconds, 120);
 }
 
 #[test]

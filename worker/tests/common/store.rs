@@ -8,7 +8,7 @@ use std::{
 };
 
 use protocol::blob::{BlobHash, BlobRef};
-use worker::platform::{self, PlatformError, Put};
+use worker::platform::{self, Got, Later, PlatformError, Put};
 
 use super::clock::Time;
 
@@ -21,6 +21,8 @@ pub struct Store {
     partial: RefCell<HashMap<BlobHash, Vec<u8>>>,
     /// Largest piece that is taken, in bytes.
     pub largest_piece: Cell<u64>,
+    /// How many of the next requests are answered so.
+    pub asks_to_wait: Cell<Option<(u32, Later)>>,
     /// Requests are never answered.
     pub stalled: Cell<bool>,
     /// What is sent is longer than what was asked for.
@@ -36,6 +38,7 @@ impl Store {
             blobs: RefCell::default(),
             partial: RefCell::default(),
             largest_piece: Cell::new(u64::MAX),
+            asks_to_wait: Cell::new(None),
             stalled: Cell::new(false),
             overflows: Cell::new(false),
             gets: Cell::new(0),
@@ -67,22 +70,31 @@ impl Store {
             std::future::pending::<()>().await;
         }
     }
+
+    fn asks_to_wait(&self) -> Option<Later> {
+        let (requests, later) = self.asks_to_wait.get()?;
+        self.asks_to_wait.set((requests > 1).then_some((requests - 1, later)));
+        Some(later)
+    }
 }
 
 pub struct Blobs(pub Rc<Store>);
 
 impl platform::Blobs for Blobs {
-    async fn get(&self, _: &str, hash: BlobHash, range: Range<u64>) -> Result<Vec<u8>, PlatformError> {
+    async fn get(&self, _: &str, hash: BlobHash, range: Range<u64>) -> Result<Got, PlatformError> {
         let Self(store) = self;
         store.gets.set(store.gets.get() + 1);
         store.request().await;
+        if let Some(later) = store.asks_to_wait() {
+            return Ok(Got::Later(later));
+        }
         let blobs = store.blobs.borrow();
         let blob = blobs.get(&hash).ok_or_else(|| PlatformError("there is no such blob".into()))?;
         let mut piece = blob[range.start as usize..(range.end as usize).min(blob.len())].to_vec();
         if store.overflows.get() {
             piece.extend([0; 1000]);
         }
-        Ok(piece)
+        Ok(Got::Bytes(piece))
     }
 
     async fn put(
@@ -96,6 +108,9 @@ impl platform::Blobs for Blobs {
         let Self(store) = self;
         store.puts.set(store.puts.get() + 1);
         store.request().await;
+        if let Some(later) = store.asks_to_wait() {
+            return Ok(Put::Later(later));
+        }
         if piece.len() as u64 > store.largest_piece.get() {
             return Ok(Put::TooLarge);
         }
