@@ -1,5 +1,7 @@
 //! A client that speaks the protocol by itself: what it says is up to the test.
 
+use std::net::IpAddr;
+
 use anyhow::{Context, Result, bail, ensure};
 use futures::{SinkExt, StreamExt};
 use protocol::{
@@ -14,13 +16,16 @@ use protocol::{
     spec::Backend,
 };
 use reqwest::{StatusCode, header};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
+    MaybeTlsStream, WebSocketStream, client_async, connect_async,
     tungstenite::{
         self, Error,
         client::IntoClientRequest,
-        http::{HeaderName, HeaderValue},
+        http::{HeaderName, HeaderValue, Request},
     },
 };
 
@@ -49,13 +54,30 @@ impl Client {
         url: &str,
         fields: &[(&'static str, &str)],
     ) -> Result<Result<Self, StatusCode>> {
-        let mut request = format!("{}/v1/session", url.replacen("http", "ws", 1)).into_client_request()?;
-        let headers = request.headers_mut();
-        headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
-        for (name, value) in fields {
-            headers.insert(HeaderName::from_static(name), value.parse()?);
-        }
-        match connect_async(request).await {
+        let connected = connect_async(request(url, fields)?).await;
+        Ok(Self::upgraded(connected)?.map_err(|response| response.status()))
+    }
+
+    /// Connects from another address of this computer, as somebody else would. Gives the answer where the upgrade is
+    /// refused.
+    ///
+    /// # Errors
+    /// When there is no connection at all.
+    pub async fn connect_from(
+        url: &str,
+        address: IpAddr,
+    ) -> Result<Result<Self, tungstenite::http::Response<Option<Vec<u8>>>>> {
+        let stream = MaybeTlsStream::Plain(connection_from(url, address, None).await?);
+        Self::upgraded(client_async(request(url, &[])?, stream).await)
+    }
+
+    fn upgraded(
+        connected: Result<
+            (WebSocketStream<MaybeTlsStream<TcpStream>>, tungstenite::handshake::client::Response),
+            Error,
+        >,
+    ) -> Result<Result<Self, tungstenite::http::Response<Option<Vec<u8>>>>> {
+        match connected {
             Ok((socket, response)) => {
                 let spoken = response.headers().get("sec-websocket-protocol");
                 ensure!(
@@ -64,7 +86,7 @@ impl Client {
                 );
                 Ok(Ok(Self { socket }))
             }
-            Err(Error::Http(response)) => Ok(Err(response.status())),
+            Err(Error::Http(response)) => Ok(Err(*response)),
             Err(error) => Err(error.into()),
         }
     }
@@ -74,7 +96,15 @@ impl Client {
     /// # Errors
     /// When it is not.
     pub async fn join(url: &str, name: &str) -> Result<(Self, Welcome)> {
-        let mut client = Self::connect(url).await?;
+        Self::connect(url).await?.let_in(name).await
+    }
+
+    /// Says hello and is let in.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub async fn let_in(self, name: &str) -> Result<(Self, Welcome)> {
+        let mut client = self;
         client.say(hello(VERSION, name)).await?;
         let welcome = client.wait_for("Welcome", |message| match message {
             ToWorker::Down(Down::Welcome(welcome)) => Some(welcome),
@@ -164,6 +194,31 @@ impl Client {
     pub async fn refusal(&mut self) -> Result<Refusal> {
         self.end().await?.context("closed without a refusal")
     }
+}
+
+/// The request for a session.
+fn request(url: &str, fields: &[(&'static str, &str)]) -> Result<Request<()>> {
+    let mut request = format!("{}/v1/session", url.replacen("http", "ws", 1)).into_client_request()?;
+    let headers = request.headers_mut();
+    headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
+    for (name, value) in fields {
+        headers.insert(HeaderName::from_static(name), value.parse()?);
+    }
+    Ok(request)
+}
+
+/// A connection to the coordinator from another address of this computer, such as 127.0.0.2: Linux lets it have all of
+/// 127.0.0.0/8. With so small a buffer that hardly anything arrives unread, if asked for.
+///
+/// # Errors
+/// When there is no connection.
+pub async fn connection_from(url: &str, address: IpAddr, buffer: Option<u32>) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    if let Some(bytes) = buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind((address, 0).into())?;
+    Ok(socket.connect(url.trim_start_matches("http://").parse()?).await?)
 }
 
 /// A first message of this protocol version.

@@ -41,6 +41,15 @@ pub fn processor_seconds(pid: u32) -> Result<f64> {
     Ok((user + kernel) / TICKS)
 }
 
+/// Files and connections that a process has open.
+///
+/// # Errors
+/// As for [`memory`].
+pub fn open_files(pid: u32) -> Result<usize> {
+    let folder = format!("/proc/{pid}/fd");
+    Ok(fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?.count())
+}
+
 /// Checks how many files a program may have open.
 ///
 /// # Errors
