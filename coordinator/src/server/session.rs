@@ -49,8 +49,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes that a worker may have sent back for its probes: a probe costs the one who asks as much as it costs here, but
 /// for its answer.
 const PROBES: Rate = Rate { per_second: 0.4e6, burst: 48e6 };
-/// What a worker may say to the run. Who says more is read later; the smallest steps take a millisecond.
-const MESSAGES: Rate = Rate { per_second: 1000.0, burst: 4000.0 };
+/// What a worker may say to the run: it reports once a step, and the smallest steps take a few milliseconds. Who says more
+/// is read later.
+const MESSAGES: Rate = Rate { per_second: 500.0, burst: 2000.0 };
 
 pub(super) async fn upgrade(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (largest, address) = (shared.largest_frame, asker(&request));
