@@ -13,6 +13,9 @@ pub enum LinkError {
     NoTls,
 }
 
+/// Pages of a coordinator, which are not part of its own address.
+const PAGES: [&str; 2] = ["organizer", "watch"];
+
 /// A coordinator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
@@ -21,8 +24,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Reads a link that a person was given. As in a browser, what follows the last slash of the path is not part of the
-    /// coordinator's own address.
+    /// Reads a link that a person was given: of the coordinator itself, of one of its pages, or of the path under which a
+    /// proxy offers it.
     ///
     /// # Errors
     /// [`LinkError`], in words for a person.
@@ -35,7 +38,12 @@ impl Link {
             _ => return Err(not_a_link()),
         }
         let address = rest.split(['?', '#']).next().unwrap_or_default();
-        let base = address.rsplit_once('/').map_or(address, |(base, _)| base).trim_end_matches('/');
+        let base = match address.rsplit_once('/') {
+            // A file, such as index.html.
+            Some((base, page)) if PAGES.contains(&page) || page.contains('.') => base,
+            _ => address,
+        };
+        let base = base.trim_end_matches('/');
         let url: Result<tokio_tungstenite::tungstenite::http::Uri, _> = format!("http://{base}/").parse();
         match url {
             Ok(url) if url.host().is_some_and(|host| !host.is_empty()) => Ok(Self { base: base.to_string() }),
@@ -66,6 +74,11 @@ mod tests {
         assert_eq!(link.session(), "ws://example.org/cohort/v1/session", "a proxy's path belongs to it");
         let link = Link::parse("http://example.org/cohort/run.html").unwrap();
         assert_eq!(link.session(), "ws://example.org/cohort/v1/session");
+        for text in ["http://example.org/cohort", "http://example.org/cohort/organizer#token=1"] {
+            let link = Link::parse(text).unwrap();
+            assert_eq!(link.session(), "ws://example.org/cohort/v1/session", "{text}");
+        }
+        assert_eq!(Link::parse("http://example.org/watch").unwrap().session(), "ws://example.org/v1/session");
         assert_eq!(Link::parse("ws://a").unwrap().session(), "ws://a/v1/session");
         assert_eq!(Link::parse("https://a"), Err(LinkError::NoTls));
         for bad in ["", "8080", "ftp://a", "http://", "http://a b/"] {

@@ -21,14 +21,20 @@ pub struct Proxy {
 impl Proxy {
     /// In front of the coordinator at this address.
     pub async fn start(url: &str) -> Result<Self> {
+        Self::start_under(url, "").await
+    }
+
+    /// The same, for requests under a path such as `/cohort`, of which the coordinator does not hear.
+    pub async fn start_under(url: &str, path: &str) -> Result<Self> {
         let target: SocketAddr = url.trim_start_matches("http://").parse()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let url = format!("http://{}{path}", listener.local_addr()?);
+        let path = path.to_owned();
         let cut = watch::Sender::new(false);
         let state = cut.subscribe();
         let accept = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(pass(near, target, state.clone()));
+                tokio::spawn(pass(near, target, path.clone(), state.clone()));
             }
         });
         Ok(Self { url, cut, accept })
@@ -51,7 +57,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(near: TcpStream, target: SocketAddr, mut cut: watch::Receiver<bool>) {
+async fn pass(near: TcpStream, target: SocketAddr, path: String, mut cut: watch::Receiver<bool>) {
     // Whoever connects while the network is cut waits like everybody else.
     if cut.wait_for(|cut| !cut).await.is_err() {
         return;
@@ -59,12 +65,17 @@ async fn pass(near: TcpStream, target: SocketAddr, mut cut: watch::Receiver<bool
     let Ok(far) = TcpStream::connect(target).await else { return };
     let (near_reads, near_writes) = near.into_split();
     let (far_reads, far_writes) = far.into_split();
-    tokio::join!(one_way(near_reads, far_writes, cut.clone()), one_way(far_reads, near_writes, cut));
+    let shorten = Shorten::new(&path);
+    tokio::join!(
+        one_way(near_reads, far_writes, shorten, cut.clone()),
+        one_way(far_reads, near_writes, Shorten::new(""), cut)
+    );
 }
 
 async fn one_way(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut shorten: Shorten,
     mut cut: watch::Receiver<bool>,
 ) {
     let mut buffer = vec![0; 64 << 10];
@@ -74,9 +85,62 @@ async fn one_way(
             return;
         }
         // The end of a connection passes like everything else: by dropping the other half.
-        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+        if read == 0 || to.write_all(&shorten.pass(&buffer[..read])).await.is_err() {
             let _ = to.shutdown().await;
             return;
+        }
+    }
+}
+
+/// Takes a path out of the first lines of requests as they pass. What lies in a body is taken for one only where it reads
+/// ` PATH/v1/`, which no weights do.
+struct Shorten {
+    from: Vec<u8>,
+    /// The start of one, whose rest is still to come.
+    held: Vec<u8>,
+}
+
+impl Shorten {
+    fn new(path: &str) -> Self {
+        let from = if path.is_empty() { Vec::new() } else { format!(" {path}/v1/").into_bytes() };
+        Self { from, held: Vec::new() }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if self.from.is_empty() {
+            return bytes.to_vec();
+        }
+        let mut passed = Vec::new();
+        for &byte in bytes {
+            self.held.push(byte);
+            if self.held == self.from {
+                passed.extend(b" /v1/");
+                self.held.clear();
+            }
+            // Only its first byte is a space: where it breaks off, it can begin anew at this byte at the earliest.
+            if !self.from.starts_with(&self.held) {
+                let again = (byte == self.from[0]).then(|| self.held.pop()).flatten();
+                passed.append(&mut self.held);
+                self.held.extend(again);
+            }
+        }
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_out_wherever_it_is_cut() {
+        let request = b"GET /cohort/v1/blobs HTTP/1.1\r\n  /cohort/v2 ";
+        for at in 0..request.len() {
+            let mut shorten = Shorten::new("/cohort");
+            let mut passed = shorten.pass(&request[..at]);
+            passed.extend(shorten.pass(&request[at..]));
+            passed.append(&mut shorten.held);
+            assert_eq!(passed, b"GET /v1/blobs HTTP/1.1\r\n  /cohort/v2 ");
         }
     }
 }
