@@ -1,6 +1,8 @@
 //! Measures what the coordinator costs: relaying tensor frames beside a bare forwarder, memory while a receiver is
-//! slow, and memory of idle sessions. One JSON object a line.
+//! slow, memory of idle sessions, and what floods change of it. One JSON object a line.
 
+mod attacker;
+mod floods;
 mod forwarder;
 mod frames;
 mod idle;
@@ -17,6 +19,7 @@ use serde_json::Value;
 use tests::{Coordinator, resources};
 
 use crate::{
+    attacker::ATTACKER,
     forwarder::{FORWARDER, Forwarder},
     frames::SHAPES,
     route::Route,
@@ -24,11 +27,23 @@ use crate::{
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    match env::args().nth(1).as_deref() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
         None => measure().await,
+        Some(FLOODS) => measure_floods().await,
+        Some(ATTACKER) => attacker::attack(&arguments[1..]).await,
         Some(FORWARDER) => forwarder::serve().await,
         Some(other) => bail!("`{other}` is not known: start it without arguments to measure"),
     }
+}
+
+/// The argument with which only floods are measured.
+const FLOODS: &str = "floods";
+
+async fn measure_floods() -> Result<()> {
+    resources::ensure_files(idle::FILES)?;
+    floods::measure(&SHAPES[0]).await?.iter().for_each(print);
+    Ok(())
 }
 
 async fn measure() -> Result<()> {
@@ -45,7 +60,7 @@ async fn measure() -> Result<()> {
         traffic::compare(ours, bare, shape).await?.iter().for_each(print);
     }
     print(&idle::measure().await?);
-    Ok(())
+    measure_floods().await
 }
 
 fn print(row: &Value) {

@@ -21,13 +21,22 @@ const LIMIT: Duration = Duration::from_mins(1);
 
 /// What one route did.
 #[derive(Default)]
-struct Measured {
+pub struct Measured {
     /// Of each round.
-    bytes_per_second: Vec<f64>,
+    pub bytes_per_second: Vec<f64>,
     /// Of the process between the peers, for each byte of a round.
-    processor_seconds: Vec<f64>,
+    pub processor_seconds: Vec<f64>,
     /// Of all frames sent one at a time.
-    latencies: Vec<f64>,
+    pub latencies: Vec<f64>,
+}
+
+impl Measured {
+    /// What further rounds did.
+    pub fn add(&mut self, more: Measured) {
+        self.bytes_per_second.extend(more.bytes_per_second);
+        self.processor_seconds.extend(more.processor_seconds);
+        self.latencies.extend(more.latencies);
+    }
 }
 
 pub async fn compare(mut ours: Route, mut bare: Route, shape: &Shape) -> Result<[Value; 2]> {
@@ -48,7 +57,8 @@ pub async fn compare(mut ours: Route, mut bare: Route, shape: &Shape) -> Result<
     Ok([throughputs(shape, &of_ours, &of_bare)?, latencies(shape, &of_ours, &of_bare)?])
 }
 
-async fn round(route: Route, shape: &Shape, measured: &mut Measured) -> Result<Route> {
+/// As fast as frames go, then one at a time.
+pub async fn round(route: Route, shape: &Shape, measured: &mut Measured) -> Result<Route> {
     let mut route = at_full_speed(route, measured).await?;
     one_at_a_time(&mut route, shape.timed, measured).await?;
     Ok(route)
