@@ -1,5 +1,5 @@
-//! Host, Origin and rate of every request: another site's page must not reach the coordinator through a visitor's browser,
-//! neither by a request across sites nor by a name that it rebinds to this address; and nobody asks for too much.
+//! Host and Origin of every request: another site's page must not reach the coordinator through a visitor's browser,
+//! neither by a request across sites nor by a name that it rebinds to this address.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -10,14 +10,10 @@ use axum::{
     response::Response,
 };
 
-use super::{Shared, address::Address, answers::problem, limits::Used};
+use super::{Shared, address::Address, answers::problem};
 
-/// Lets a request through that names this coordinator as its host, comes from its own pages or from no page, and from an
-/// address that has not asked for too much.
-pub(super) async fn admit(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    if let Err(refused) = shared.limits.try_use(asker(&request), Used::Requests, cost(request.uri().path())) {
-        return refused.answer();
-    }
+/// Lets a request through that names this coordinator as its host and comes from its own pages, or from no page.
+pub(super) async fn same_host(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match check(request.headers(), request.uri(), shared.hosts.as_deref()) {
         Ok(()) => next.run(request).await,
         Err(words) => problem(StatusCode::FORBIDDEN, words),
@@ -27,16 +23,6 @@ pub(super) async fn admit(State(shared): State<Arc<Shared>>, request: Request, n
 /// Whose request it is. One that did not come over a connection is this computer's own.
 pub(super) fn asker(request: &Request) -> Address {
     request.extensions().get().copied().unwrap_or(Address::Local)
-}
-
-/// What answering takes, in requests for a file of the page: as much again for each millisecond or so of computing.
-fn cost(path: &str) -> f64 {
-    match path {
-        // The run's decisions, the log and all pages hear of a new worker.
-        "/v1/session" => 20.0,
-        "/metrics" | "/v1/run/curve" => 10.0,
-        _ => 1.0,
-    }
 }
 
 /// # Errors

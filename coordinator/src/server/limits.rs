@@ -291,7 +291,7 @@ mod tests {
             assert!(book.accounts.len() <= MANY);
         }
         assert_eq!(book.held(address(0), Held::Session), 1);
-        book.give_back(Duration::from_secs(60), address(0), Held::Session);
+        book.give_back(Duration::from_mins(1), address(0), Held::Session);
         assert!(!book.accounts.contains_key(&address(0)));
     }
 }

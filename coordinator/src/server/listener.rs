@@ -23,7 +23,7 @@ use tower::ServiceExt;
 
 use super::{
     address::{Address, may_be_proxy},
-    limits::{Held, Refused},
+    limits::{Held, Refused, Used},
     permits::{Limits, Permit},
     places::{Place, Places},
     watched::Watched,
@@ -58,7 +58,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         }
         let peer = Peer::new(peer.ip(), limits.behind_proxy);
         let permit = limits.take(peer.address, Held::Connection);
-        tokio::spawn(connection(stream, router.clone(), idle.clone(), peer, permit));
+        tokio::spawn(connection(stream, router.clone(), limits.clone(), idle.clone(), peer, permit));
     }
 }
 
@@ -89,6 +89,7 @@ impl Peer {
 async fn connection(
     stream: TcpStream,
     router: Router,
+    limits: Limits,
     idle: Arc<Places>,
     peer: Peer,
     permit: Result<Permit, Refused>,
@@ -101,26 +102,30 @@ async fn connection(
         Err(refused) => (None, Some(refused)),
     };
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let (router, place, refused) = (router.clone(), place.clone(), refused.clone());
+        let (router, place) = (router.clone(), place.clone());
         let busy =
             Busy { place: place.clone(), idle: idle.clone(), address: peer.address, token: token.clone() };
         let asker = peer.asks_for(request.headers());
+        // Before anything else looks at it: what is refused must cost little.
+        let admitted = match &refused {
+            Some(refused) => Err(refused.clone()),
+            None => limits.try_use(asker, Used::Requests, cost(request.uri().path())),
+        };
+        let is_last = refused.is_some();
         request.extensions_mut().insert(asker);
         async move {
             // While a request is being answered, down to the last byte of the answer, the connection is not idle.
             drop(lock(&place).take());
-            let response = match refused {
-                Some(refused) => {
-                    // It hears why, once.
-                    let mut response = refused.answer();
-                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-                    response
-                }
-                None => {
+            let mut response = match admitted {
+                Ok(()) => {
                     let answer = router.oneshot(request.map(Body::new)).await;
                     answer.unwrap_or_else(|never| match never {})
                 }
+                Err(refused) => refused.answer(),
             };
+            if is_last {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(response.map(|body| Answer { body, _busy: busy }))
         }
     });
@@ -142,6 +147,16 @@ async fn connection(
         () = waiting.for_long(UNREAD) => tracing::debug!("a peer reads nothing of what it asked for"),
     }
     drop(permit);
+}
+
+/// What answering takes, in requests for a file of the page: as much again for each millisecond or so of computing.
+fn cost(path: &str) -> f64 {
+    match path {
+        // The run's decisions, the log and all pages hear of a new worker.
+        "/v1/session" => 20.0,
+        "/metrics" | "/v1/run/curve" => 10.0,
+        _ => 1.0,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -5,7 +5,7 @@
 //! address.rs    whose address a request comes from         limits.rs   how much each address may have, and all
 //! permits.rs    the limits of a coordinator that runs      places.rs   who gives way when there are too many
 //! watched.rs    whether a peer reads                       receive.rs  bodies of requests, within their time
-//! guard.rs      Host, Origin and rate of every request     upgrade.rs  HTTP to WebSocket, small until Hello
+//! guard.rs      Host and Origin of every request           upgrade.rs  HTTP to WebSocket, small until Hello
 //! session.rs    one worker's session, whole                hub.rs      who is connected, and what may pass
 //! relay_queue.rs relayed frames that wait for a worker     blobs.rs    blobs over HTTP
 //! api.rs        JSON for the pages                         events.rs   server-sent events
@@ -93,5 +93,5 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/session", axum::routing::any(session::upgrade))
         .with_state(shared.clone())
         .merge(crate::pages::router())
-        .layer(axum::middleware::from_fn_with_state(shared, guard::admit))
+        .layer(axum::middleware::from_fn_with_state(shared, guard::same_host))
 }
