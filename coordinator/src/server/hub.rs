@@ -31,6 +31,8 @@ use super::{
 /// Bytes of the coordinator's own messages that may wait for one worker: several steps' tokens. Who reads less than it
 /// is sent is not there.
 const MOST_QUEUED: u64 = 128 << 20;
+/// What a message that waits takes beside its bytes.
+const OVERHEAD: u64 = 256;
 /// Connections that may be without a Hello at a time, of one address and of all; the oldest gives way.
 const MOST_WITHOUT_HELLO: [usize; 2] = [64, 256];
 /// Pieces of blobs that one worker may be sending at a time: one of each transfer that it can have under way.
@@ -47,7 +49,7 @@ pub(crate) struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.queued.fetch_sub(self.bytes.len() as u64, Ordering::Relaxed);
+        self.queued.fetch_sub(self.bytes.len() as u64 + OVERHEAD, Ordering::Relaxed);
     }
 }
 
@@ -79,7 +81,7 @@ impl Queue {
 
     /// Queues a frame; false when too much waits already.
     fn frame(&self, bytes: Bytes) -> bool {
-        let length = bytes.len() as u64;
+        let length = bytes.len() as u64 + OVERHEAD;
         let before = self.queued.fetch_add(length, Ordering::Relaxed);
         let fits = before + length <= MOST_QUEUED;
         // What does not fit gives its share back when it is dropped.

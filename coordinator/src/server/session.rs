@@ -44,6 +44,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(5);
 /// Bytes renew a lease; the run need not hear of every frame.
 const HEARD: Duration = Duration::from_secs(1);
+/// No run asks for more heartbeats than one in so long; more are not passed on.
+const HEARTBEAT: Duration = Duration::from_millis(10);
 /// Time for a refusal to leave before the socket is dropped.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes that a worker may have sent back for its probes: a probe costs the one who asks as much as it costs here, but
@@ -291,6 +293,9 @@ async fn read(
             FromWorker::Up(message) => {
                 pause(messages.take(1.0)).await;
                 shared.hub.count_up(worker, bytes.len() as u64);
+                if matches!(message, Up::Heartbeat(_)) && heard.elapsed() < HEARTBEAT {
+                    continue;
+                }
                 heard = Instant::now();
                 let leaving = matches!(message, Up::Leaving(_));
                 if shared.events.send(Event::Said { worker, message }).await.is_err() {
