@@ -218,7 +218,7 @@ async fn bodies_that_never_come_and_answers_that_nobody_reads_take_no_memory_and
     let (url, pid) = (coordinator.url.as_str(), coordinator.process.id());
     // A large blob, which the organizer may store.
     let organizer = coordinator.organizer.split_once("#token=").context("the link has no token")?.1;
-    let large: Vec<u8> = (0..3 * CHUNK as u32).map(|n| (n * n >> 7) as u8).collect();
+    let large: Vec<u8> = (0..3 * CHUNK as u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
     let hash = BlobHash::of(&large);
     for (number, piece) in large.chunks(CHUNK as usize).enumerate() {
         let first = number as u64 * CHUNK;
@@ -271,7 +271,7 @@ async fn bodies_that_never_come_and_answers_that_nobody_reads_take_no_memory_and
             _ => anyhow::bail!("a piece that does not come is answered so: {answer}"),
         }
     }
-    ensure!(refused >= MANY - 8 && refused < MANY, "{refused} of {MANY} pieces were refused");
+    ensure!((MANY - 8..MANY).contains(&refused), "{refused} of {MANY} pieces were refused");
     for mut stream in nameless {
         let answer = rest(&mut stream).await?;
         ensure!(answer.contains("401"), "{answer}");

@@ -30,7 +30,8 @@ pub const ATTACKING: &str = "attacking";
 pub const DONE: &str = "done ";
 
 /// Attacks, and what each is called in the results.
-pub const ATTACKS: [(&str, &str); 5] = [
+pub const ATTACKS: [(&str, &str); 6] = [
+    ("none", "a process that does nothing: how far rounds differ by chance"),
     ("requests", "1,000 requests and 5,000 messages a second: ten times what one address may"),
     ("half-open", "10,000 connections with nothing or half a head, 500 of them opened again each second"),
     ("slow-readers", "200 event streams and 100 downloads that nobody reads"),
@@ -62,6 +63,10 @@ pub async fn attack(arguments: &[String]) -> Result<()> {
     });
     let [kind, url, blob] = arguments else { bail!("the attacker needs an attack, an address and a blob") };
     match kind.as_str() {
+        "none" => {
+            println!("{ATTACKING}");
+            std::future::pending().await
+        }
         "requests" => requests(url).await,
         "half-open" => half_open(url).await,
         "slow-readers" => slow_readers(url, blob.parse()?).await,
@@ -207,7 +212,7 @@ async fn oversized(url: &str) -> Result<()> {
                         let head = put_head(BlobHash::of(b""), length, length) + "\r\n";
                         stream.write_all(head.as_bytes()).await?;
                         stream.write_all(&vec![0; 64 << 10]).await?;
-                        stream.read(&mut [0; 1024]).await?;
+                        let _answered = stream.read(&mut [0; 1024]).await?;
                     }
                 }
                 anyhow::Ok(())

@@ -28,7 +28,7 @@ const CYCLES: usize = 12;
 /// Rounds before each attack, and in it: few, so that what else the machine does changes little between them.
 const ROUNDS: usize = 3;
 /// Time for an attack to begin.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// Time for the coordinator to come to rest after an attack.
 const REST: Duration = Duration::from_secs(2);
 /// Of the blob that nobody reads.
