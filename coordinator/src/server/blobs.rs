@@ -31,8 +31,8 @@ use super::{
     answers::{bearer, later, problem},
     guard::asker,
     limits::Held,
-    receive,
     ranges::{Piece, requested, sent},
+    receive,
 };
 use crate::storage::blob_store::BlobError;
 
