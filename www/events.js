@@ -20,7 +20,7 @@
     }
 
     function open() {
-        source = new EventSource("/v1/run/events");
+        source = new EventSource("./v1/run/events");
         source.onopen = function () {
             tell("open");
         };

@@ -40,6 +40,11 @@ async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return policy::harden(response, None);
     }
+    if let Some(location) = without_slash(uri.path()).and_then(|place| HeaderValue::try_from(place).ok()) {
+        let mut response = words::elsewhere();
+        response.headers_mut().insert(header::LOCATION, location);
+        return policy::harden(response, None);
+    }
     let assets = Assets::get();
     let asset = match page(uri.path()) {
         Some(_) if !embedded() => return policy::harden(words::built_without_pages(), None),
@@ -55,8 +60,13 @@ async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
 
 /// The file behind a route of the app.
 fn page(path: &str) -> Option<&'static str> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     PAGES.contains(&path).then_some("/index.html")
+}
+
+/// Where a route of the app is that was asked for with a slash at its end: its files would be looked for below it.
+fn without_slash(path: &str) -> Option<String> {
+    let route = path.strip_suffix('/').filter(|route| PAGES.contains(route))?;
+    Some(format!("..{route}"))
 }
 
 fn send(asset: &'static Asset, method: &Method, headers: &HeaderMap) -> Response {

@@ -17,8 +17,8 @@ pub enum Command {
     Join {
         /// `ws://` or `wss://` address of `/v1/session`.
         session_url: String,
-        /// `http://` or `https://` origin, for blobs.
-        origin: String,
+        /// The coordinator's address, `http://` or `https://`, for blobs.
+        coordinator: String,
         /// Name shown to the organizer.
         name: String,
         /// Use this backend; None takes the faster one that works.

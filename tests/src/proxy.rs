@@ -93,7 +93,7 @@ async fn one_way(
 }
 
 /// Takes a path out of the first lines of requests as they pass. What lies in a body is taken for one only where it reads
-/// ` PATH/v1/`, which no weights do.
+/// ` PATH/`, which no weights do.
 struct Shorten {
     from: Vec<u8>,
     /// The start of one, whose rest is still to come.
@@ -102,7 +102,7 @@ struct Shorten {
 
 impl Shorten {
     fn new(path: &str) -> Self {
-        let from = if path.is_empty() { Vec::new() } else { format!(" {path}/v1/").into_bytes() };
+        let from = if path.is_empty() { Vec::new() } else { format!(" {path}/").into_bytes() };
         Self { from, held: Vec::new() }
     }
 
@@ -114,7 +114,7 @@ impl Shorten {
         for &byte in bytes {
             self.held.push(byte);
             if self.held == self.from {
-                passed.extend(b" /v1/");
+                passed.extend(b" /");
                 self.held.clear();
             }
             // Only its first byte is a space: where it breaks off, it can begin anew at this byte at the earliest.
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn a_path_is_taken_out_wherever_it_is_cut() {
-        let request = b"GET /cohort/v1/blobs HTTP/1.1\r\n  /cohort/v2 ";
+        let request = b"GET /cohort/v1/blobs HTTP/1.1\r\n  /cohort2/ ";
         for at in 0..request.len() {
             let mut shorten = Shorten::new("/cohort");
             let mut passed = shorten.pass(&request[..at]);
             passed.extend(shorten.pass(&request[at..]));
             passed.append(&mut shorten.held);
-            assert_eq!(passed, b"GET /v1/blobs HTTP/1.1\r\n  /cohort/v2 ");
+            assert_eq!(passed, b"GET /v1/blobs HTTP/1.1\r\n  /cohort2/ ");
         }
     }
 }

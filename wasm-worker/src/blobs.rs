@@ -16,16 +16,16 @@ const UPLOAD_OFFSET: &str = "upload-offset";
 
 /// The store of one coordinator.
 pub(crate) struct Blobs {
-    origin: String,
+    coordinator: String,
 }
 
 impl Blobs {
-    pub(crate) fn new(origin: String) -> Self {
-        Self { origin }
+    pub(crate) fn new(coordinator: String) -> Self {
+        Self { coordinator }
     }
 
     fn url(&self, hash: BlobHash) -> String {
-        format!("{}/v1/blobs/{hash}", self.origin.trim_end_matches('/'))
+        format!("{}/v1/blobs/{hash}", self.coordinator.trim_end_matches('/'))
     }
 }
 

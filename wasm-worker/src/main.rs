@@ -63,7 +63,7 @@ fn main() {
 
 fn obey(command: Command) {
     match command {
-        Command::Join { session_url, origin, name, backend, allow_software_gpu, memory_bytes } => {
+        Command::Join { session_url, coordinator, name, backend, allow_software_gpu, memory_bytes } => {
             let (sender, leave) = Leave::new();
             LEAVE.with_borrow_mut(|slot| *slot = Some(sender));
             spawn_local(async move {
@@ -75,7 +75,7 @@ fn obey(command: Command) {
                 let platform = Platform {
                     network: network::Network::new(session_url),
                     clock: clock::Clock::new(),
-                    blobs: blobs::Blobs::new(origin),
+                    blobs: blobs::Blobs::new(coordinator),
                     reporter: page::Reporter,
                 };
                 let hello = Hello {

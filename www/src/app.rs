@@ -11,11 +11,10 @@ use crate::{
 #[component]
 pub(crate) fn App() -> impl IntoView {
     provide_context(Live::start());
-    let path = address::path();
-    match path.trim_end_matches('/') {
-        "" | "/index.html" => view! { <pages::volunteer::Volunteer/> }.into_any(),
-        "/organizer" => view! { <pages::organizer::Organizer/> }.into_any(),
-        "/watch" => view! { <pages::watch::Watch/> }.into_any(),
+    match address::page().as_str() {
+        "" | "index.html" => view! { <pages::volunteer::Volunteer/> }.into_any(),
+        "organizer" => view! { <pages::organizer::Organizer/> }.into_any(),
+        "watch" => view! { <pages::watch::Watch/> }.into_any(),
         _ => view! { <pages::not_found::NotFound/> }.into_any(),
     }
 }

@@ -65,7 +65,8 @@ fn bindgen(workspace: &Workspace, name: &str, out: &Path) -> Result<()> {
 /// `index.html` with the hashed name of every file it names, and those files by their hashed names.
 ///
 /// A file is named by an attribute `src` or `href`. Where its name stands in quotes elsewhere, as in an inline script,
-/// it is replaced too.
+/// it is replaced too. All pages are in one folder, and the files beside them: whatever path a proxy puts before them, they
+/// are found.
 fn link(index: &str, read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<(String, BTreeMap<String, Vec<u8>>)> {
     let mut linked = index.to_owned();
     let mut files = BTreeMap::new();
@@ -76,7 +77,7 @@ fn link(index: &str, read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<(String, 
                 bail!("www/index.html names {name:?}, but there is no such file in www")
             };
             let hashed = hashed(name, &bytes);
-            linked = linked.replace(&format!("\"{name}\""), &format!("\"/{hashed}\""));
+            linked = linked.replace(&format!("\"{name}\""), &format!("\"./{hashed}\""));
             files.insert(hashed, bytes);
         }
     }
@@ -113,8 +114,8 @@ mod tests {
         assert!(script.starts_with("a.min-") && script.ends_with(".js"), "{script}");
         assert!(style.starts_with("base-") && style.len() == "base-0123456789abcdef.css".len(), "{style}");
         assert_eq!(files[style], b"body {}");
-        assert_eq!(linked.matches(&format!("\"/{script}\"")).count(), 2, "{linked}");
-        assert!(linked.contains(&format!("href=\"/{style}\"")), "{linked}");
+        assert_eq!(linked.matches(&format!("\"./{script}\"")).count(), 2, "{linked}");
+        assert!(linked.contains(&format!("href=\"./{style}\"")), "{linked}");
 
         let (_, others) = link(page, read("body { color: red }")).unwrap();
         assert!(others.contains_key(script) && !others.contains_key(style), "{others:?}");

@@ -21,10 +21,21 @@ pub(super) fn not_found(path: &str) -> Response {
     if path.starts_with("/v1/") {
         return error(StatusCode::NOT_FOUND, "there is nothing at this address of the API");
     }
+    // As many folders up as the address is deep: a proxy may have put a path before it.
+    let start = format!("./{}", "../".repeat(path.matches('/').count().saturating_sub(1)));
     page(
         StatusCode::NOT_FOUND,
         "There is no such page",
-        "Check the address. The run itself is at <a href=\"/\">the start page</a>.",
+        &format!("Check the address. The run itself is at <a href=\"{start}\">the start page</a>."),
+    )
+}
+
+/// The page is at another address.
+pub(super) fn elsewhere() -> Response {
+    page(
+        StatusCode::PERMANENT_REDIRECT,
+        "Elsewhere",
+        "This page is at the address without a slash at its end.",
     )
 }
 

@@ -5,22 +5,26 @@ use web_sys::UrlSearchParams;
 
 use super::js::window;
 
-/// The path, "/" if the browser keeps it to itself.
-pub(crate) fn path() -> String {
-    window().location().pathname().unwrap_or_else(|_| "/".to_owned())
+/// The path's last part, which names the page: "" or "index.html", "organizer", "watch". What is before it is a proxy's.
+pub(crate) fn page() -> String {
+    let path = window().location().pathname().unwrap_or_default();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// `https://host:port` of the coordinator, which served this page.
-pub(crate) fn origin() -> String {
-    window().location().origin().unwrap_or_default()
+/// `https://host:port/` of the coordinator, which served this page, with the path that a proxy puts before it.
+pub(crate) fn coordinator() -> String {
+    let location = window().location();
+    let (origin, path) = (location.origin().unwrap_or_default(), location.pathname().unwrap_or_default());
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{origin}{folder}/")
 }
 
 /// `wss://host:port/v1/session`.
 pub(crate) fn session_url() -> String {
-    let origin = origin();
-    match origin.strip_prefix("https://") {
-        Some(host) => format!("wss://{host}/v1/session"),
-        None => format!("ws://{}/v1/session", origin.trim_start_matches("http://")),
+    let coordinator = coordinator();
+    match coordinator.strip_prefix("https://") {
+        Some(place) => format!("wss://{place}v1/session"),
+        None => format!("ws://{}v1/session", coordinator.trim_start_matches("http://")),
     }
 }
 

@@ -21,7 +21,7 @@ const LONG: u32 = 30_000;
 /// # Errors
 /// When no answer comes in time, or none that can be read.
 pub(crate) async fn run() -> Result<RunView, ApiError> {
-    get("/v1/run", SHORT).await
+    get("./v1/run", SHORT).await
 }
 
 /// The points of the curve after this step.
@@ -29,7 +29,7 @@ pub(crate) async fn run() -> Result<RunView, ApiError> {
 /// # Errors
 /// When no answer comes in time, or none that can be read.
 pub(crate) async fn curve(after: u64) -> Result<Vec<CurvePoint>, ApiError> {
-    get(&format!("/v1/run/curve?after={after}"), LONG).await
+    get(&format!("./v1/run/curve?after={after}"), LONG).await
 }
 
 /// Hands an order to the coordinator.
@@ -38,10 +38,10 @@ pub(crate) async fn curve(after: u64) -> Result<Vec<CurvePoint>, ApiError> {
 /// When it refuses the order or the token, or does not answer.
 pub(crate) async fn give(order: Order, token: &str) -> Result<(), ApiError> {
     let path = match order {
-        Order::Start => "/v1/run/start".to_owned(),
-        Order::Pause => "/v1/run/pause".to_owned(),
-        Order::Stop => "/v1/run/stop".to_owned(),
-        Order::Remove(worker) => format!("/v1/workers/{worker}/remove"),
+        Order::Start => "./v1/run/start".to_owned(),
+        Order::Pause => "./v1/run/pause".to_owned(),
+        Order::Stop => "./v1/run/stop".to_owned(),
+        Order::Remove(worker) => format!("./v1/workers/{worker}/remove"),
     };
     let request = request("POST", &path, LONG)?;
     // A token with characters that no header may have is wrong, and the coordinator will say so.

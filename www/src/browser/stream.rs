@@ -10,7 +10,7 @@ use web_sys::{Event, EventSource, MessageEvent, MessagePort, SharedWorker};
 use super::js;
 
 /// Where the coordinator's events come from; `events.js` names it too.
-const EVENTS: &str = "/v1/run/events";
+const EVENTS: &str = "./v1/run/events";
 
 /// The element of index.html that names the shared worker's program. The name carries a hash of the content, so that a
 /// page of another build gets a worker of its own.

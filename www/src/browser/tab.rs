@@ -17,7 +17,7 @@ use crate::state::{
 };
 
 /// `wasm-worker/loader.js`: it loads the training program and starts it.
-const PROGRAM: &str = "/worker_loader.js";
+const PROGRAM: &str = "./worker_loader.js";
 
 /// How long a worker may take to say goodbye before it is ended without one. It may be deep in a step.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -97,7 +97,7 @@ impl Tab {
         };
         let command = Command::Join {
             session_url: address::session_url(),
-            origin: address::origin(),
+            coordinator: address::coordinator(),
             name: join.name,
             backend: join.backend,
             allow_software_gpu: join.allow_software_gpu,

@@ -33,7 +33,7 @@ pub(crate) fn Header(
     view! {
         <header class="header">
             <div class="header-in">
-                <a class="brand" href="/" aria-label=text::BRAND_LABEL target=move || keep_open.get().then_some("_blank")>
+                <a class="brand" href="./" aria-label=text::BRAND_LABEL target=move || keep_open.get().then_some("_blank")>
                     <svg class="brand-mark" viewBox="0 0 32 32" aria-hidden="true">
                         <path d="M9 16h14" />
                         <rect x="2" y="11" width="8" height="10" rx="2.5" />
@@ -47,9 +47,9 @@ pub(crate) fn Header(
                     <span>{name}</span>
                 </p>
                 <nav aria-label=text::PAGES>
-                    {link(Place::Volunteer, "/", text::TAKE_PART)}
-                    {link(Place::Watch, "/watch", text::WATCH)}
-                    {(here == Place::Organizer).then(|| link(Place::Organizer, "/organizer", text::ORGANIZE))}
+                    {link(Place::Volunteer, "./", text::TAKE_PART)}
+                    {link(Place::Watch, "watch", text::WATCH)}
+                    {(here == Place::Organizer).then(|| link(Place::Organizer, "organizer", text::ORGANIZE))}
                 </nav>
             </div>
         </header>

@@ -21,7 +21,7 @@ pub(crate) fn Invite() -> impl IntoView {
 
 #[component]
 fn Card() -> impl IntoView {
-    let link = format!("{}/", address::origin());
+    let link = address::coordinator();
     let copied = RwSignal::new("");
     let copy = {
         let link = link.clone();

@@ -10,7 +10,7 @@ pub(crate) fn NotFound() -> impl IntoView {
     view! {
         <main class="page" id="main">
             <h1>{text::NO_PAGE}</h1>
-            <p>{text::NO_PAGE_DETAIL} <a href="/">{text::START_PAGE}</a> "."</p>
+            <p>{text::NO_PAGE_DETAIL} <a href="./">{text::START_PAGE}</a> "."</p>
         </main>
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn Watch() -> impl IntoView {
     let phase = expect_context::<Live>().phase;
     let join = move || {
         (!phase.get().is_some_and(is_over))
-            .then(|| view! { <a href="/">{text::TAKE_PART}</a> {text::WATCH_JOIN} })
+            .then(|| view! { <a href="./">{text::TAKE_PART}</a> {text::WATCH_JOIN} })
     };
     view! {
         <Header here=Place::Watch/>
