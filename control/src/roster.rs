@@ -17,7 +17,7 @@ use crate::pipeline::plan::Measured;
 pub struct Worker {
     hello: Hello,
     /// None until it has measured itself.
-    pub profile: Option<Profile>,
+    profile: Option<Profile>,
     last_heard: Duration,
     round_trip: Option<Duration>,
     /// Steps take this many times as long as the profile promises.
@@ -34,8 +34,6 @@ pub struct Worker {
     pub accepted_micro_batches: u64,
     /// Faults that counted against it, less those it has been forgiven.
     faults: u32,
-    /// It is given no work before this time.
-    suspended_until: Option<Duration>,
     /// Faults of which it held no part.
     unfounded: u32,
 }
@@ -58,6 +56,10 @@ const SLOWEST_PACE: f64 = 1e4;
 #[derive(Debug, Clone, Default)]
 pub struct Roster {
     workers: BTreeMap<WorkerId, Worker>,
+    /// How many have measured themselves: while a run waits this is asked at every event, and there may be thousands.
+    profiled: usize,
+    /// Until when those that had a fault are given no work.
+    suspended_until: BTreeMap<WorkerId, Duration>,
 }
 
 /// A worker of this profile whose passes take `factor` times as long as it promises.
@@ -77,8 +79,9 @@ fn measured(worker: WorkerId, profile: &Profile, factor: f64) -> Measured {
 }
 
 impl Worker {
-    fn is_suspended(&self, now: Duration) -> bool {
-        self.suspended_until.is_some_and(|until| until > now)
+    /// What it has measured of itself; None until it has.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
     }
 }
 
@@ -97,7 +100,6 @@ impl Roster {
             status: DeviceStatus::default(),
             accepted_micro_batches: 0,
             faults: 0,
-            suspended_until: None,
             unfounded: 0,
         };
         self.workers.insert(id, worker);
@@ -137,6 +139,7 @@ impl Roster {
     /// The worker has measured itself.
     pub fn profiled(&mut self, id: WorkerId, profile: Profile) {
         if let Some(worker) = self.workers.get_mut(&id) {
+            self.profiled += usize::from(worker.profile.is_none());
             worker.profile = Some(profile);
             worker.pace = 1.0;
         }
@@ -154,7 +157,8 @@ impl Roster {
         if let Some(worker) = self.workers.get_mut(&id) {
             let length = SUSPENSION.saturating_mul(1 << worker.faults.min(16)).min(LONGEST_SUSPENSION);
             worker.faults = worker.faults.saturating_add(1);
-            worker.suspended_until = Some(now.saturating_add(length));
+            self.suspended_until.retain(|_, until| *until > now);
+            self.suspended_until.insert(id, now.saturating_add(length));
         }
     }
 
@@ -169,17 +173,17 @@ impl Roster {
 
     /// Whether a worker is given no work at the moment.
     pub fn is_suspended(&self, id: WorkerId, now: Duration) -> bool {
-        self.workers.get(&id).is_some_and(|worker| worker.is_suspended(now))
+        self.suspended_until.get(&id).is_some_and(|until| *until > now)
     }
 
     /// Workers that are given no work at the moment.
     pub fn suspended(&self, now: Duration) -> usize {
-        self.workers.values().filter(|worker| worker.is_suspended(now)).count()
+        self.suspended_until.values().filter(|until| **until > now).count()
     }
 
     /// When the next suspension ends.
     pub fn next_return(&self, now: Duration) -> Option<Duration> {
-        self.workers.values().filter_map(|worker| worker.suspended_until).filter(|until| *until > now).min()
+        self.suspended_until.values().filter(|until| **until > now).min().copied()
     }
 
     /// Notes a fault or a delta of a worker that holds nothing of which it could be.
@@ -197,7 +201,10 @@ impl Roster {
 
     /// Removes a worker; whether it was there.
     pub fn leave(&mut self, id: WorkerId) -> bool {
-        self.workers.remove(&id).is_some()
+        self.suspended_until.remove(&id);
+        let Some(worker) = self.workers.remove(&id) else { return false };
+        self.profiled -= usize::from(worker.profile.is_some());
+        true
     }
 
     /// A worker.
@@ -242,7 +249,7 @@ impl Roster {
         let least = layers.get(layers.len() / 2).map_or(0.0, |median| median / FASTER_THAN_PEERS);
         self.workers
             .iter()
-            .filter(|(_, worker)| !worker.is_suspended(now))
+            .filter(|(id, _)| !self.is_suspended(**id, now))
             .filter_map(|(id, worker)| {
                 let profile = worker.profile.as_ref()?;
                 let bound = (least / (profile.layer.total() * worker.pace)).max(1.0);
@@ -253,7 +260,15 @@ impl Roster {
 
     /// How many have measured themselves, suspended or not.
     pub fn profiled_count(&self) -> usize {
-        self.workers.values().filter(|worker| worker.profile.is_some()).count()
+        self.profiled
+    }
+
+    /// How many have measured themselves and are not suspended: as many as [`Self::measured`] gives.
+    pub fn ready_count(&self, now: Duration) -> usize {
+        let profiled = |id| self.workers.get(id).is_some_and(|worker: &Worker| worker.profile.is_some());
+        let suspended =
+            self.suspended_until.iter().filter(|(id, until)| **until > now && profiled(id)).count();
+        self.profiled - suspended
     }
 
     /// How many times as long everybody's steps take as promised.

@@ -59,7 +59,7 @@ pub trait Mode {
     /// The organizer has asked for something; the core has noted it.
     fn asked(&mut self, turn: &mut Turn<'_, Self::Action>, command: Command);
 
-    /// Whatever can go on goes on. Called once after every event.
+    /// Whatever can go on goes on. Called once after every event, but for signs of life.
     fn advance(&mut self, turn: &mut Turn<'_, Self::Action>);
 
     /// The run has ended: nothing is under way any more.
@@ -84,7 +84,7 @@ impl<M: Mode> Run<M> {
     pub(crate) fn with(settings: Settings, started: bool, curve: Curve, mode: M) -> Self {
         let mut run = Self { core: RunCore::new(settings, started, curve), mode };
         // Nothing can be done yet; this finds the words for the first view.
-        run.turn(Duration::ZERO, |_, _| {});
+        run.turn(Duration::ZERO, |_, _| Decides::Yes);
         run
     }
 
@@ -95,18 +95,21 @@ impl<M: Mode> Run<M> {
 
     /// Takes an event of the mode in, and gives the actions out that follow from it.
     pub fn told(&mut self, now: Duration, event: M::Event) -> Vec<Action<M::Action>> {
-        self.turn(now, |mode, turn| mode.told(turn, event))
+        self.turn(now, |mode, turn| {
+            mode.told(turn, event);
+            Decides::Yes
+        })
     }
 
     fn turn(
         &mut self,
         now: Duration,
-        take: impl FnOnce(&mut M, &mut Turn<'_, M::Action>),
+        take: impl FnOnce(&mut M, &mut Turn<'_, M::Action>) -> Decides,
     ) -> Vec<Action<M::Action>> {
         let mut out = Vec::new();
         let mut turn = Turn::new(now, &mut self.core, &mut out);
-        take(&mut self.mode, &mut turn);
-        if turn.core.over.is_none() {
+        let decides = take(&mut self.mode, &mut turn);
+        if decides == Decides::Yes && turn.core.over.is_none() {
             self.mode.advance(&mut turn);
         }
         out
@@ -143,7 +146,20 @@ impl<M: Mode> Run<M> {
     }
 }
 
-fn take_in<M: Mode>(mode: &mut M, turn: &mut Turn<'_, M::Action>, event: Event) {
+/// Whether anything may go on by an event.
+#[derive(PartialEq, Eq)]
+enum Decides {
+    Yes,
+    /// A sign of life: it is only noted. With thousands of workers nearly all events are such.
+    No,
+}
+
+fn take_in<M: Mode>(mode: &mut M, turn: &mut Turn<'_, M::Action>, event: Event) -> Decides {
+    let decides = match &event {
+        Event::Heard { .. } | Event::PingMeasured { .. } => Decides::No,
+        Event::Said { message: Up::Heartbeat(_), .. } => Decides::No,
+        _ => Decides::Yes,
+    };
     match event {
         Event::Joined { worker, hello, token } => {
             if let Err(refusal) = admission::admit(turn, worker, hello, token) {
@@ -181,6 +197,7 @@ fn take_in<M: Mode>(mode: &mut M, turn: &mut Turn<'_, M::Action>, event: Event) 
             mode.tick(turn);
         }
     }
+    decides
 }
 
 fn said<M: Mode>(

@@ -51,7 +51,7 @@ impl Block {
         let want = self.workers_wanted(core);
         let have = self.fitting(core, now).len();
         let suspended = core.roster.suspended(now);
-        let small = core.roster.measured(now).len() - have;
+        let small = core.roster.ready_count(now) - have;
         let measuring = core.roster.len() - core.roster.profiled_count();
         let mut words = match (have, measuring) {
             (0, 0) => format!("waiting for {want} worker{}", if want == 1 { "" } else { "s" }),

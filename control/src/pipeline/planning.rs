@@ -47,7 +47,7 @@ impl Pipeline {
 
     fn waiting_reason(&self, core: &RunCore, now: Duration) -> String {
         let want = self.workers_wanted(core);
-        let have = core.roster.measured(now).len();
+        let have = core.roster.ready_count(now);
         let suspended = core.roster.suspended(now);
         let measuring = core.roster.len() - core.roster.profiled_count();
         let mut words = match (have, measuring, suspended) {
@@ -88,8 +88,7 @@ impl Pipeline {
             turn.enter(phase, words);
             return false;
         }
-        let measured = turn.core.roster.measured(turn.now);
-        if (measured.len() as u32) < self.workers_wanted(turn.core) {
+        if (turn.core.roster.ready_count(turn.now) as u32) < self.workers_wanted(turn.core) {
             self.impossible = None;
             let words = self.waiting_reason(turn.core, turn.now);
             turn.enter(Phase::Waiting, words);
@@ -97,6 +96,7 @@ impl Pipeline {
         }
         // A search over all orders of the workers is not repeated at every heartbeat.
         if std::mem::take(&mut self.try_again) || self.impossible.is_none() {
+            let measured = turn.core.roster.measured(turn.now);
             match plan::make(&turn.core.settings.run, self.stages, &measured) {
                 Ok(plan) => {
                     self.impossible = None;

@@ -29,7 +29,7 @@ impl Pipeline {
             Activity::Holding if self.collecting.is_none() => return None,
             Activity::Holding | Activity::Loading(_) => {
                 let stage = |stage: &super::plan::Stage| {
-                    let link = turn.core.roster.get(stage.worker)?.profile.as_ref()?.link;
+                    let link = turn.core.roster.get(stage.worker)?.profile()?.link;
                     let rate = link.map_or(SLOW_LINK, |link| link.down.min(link.up));
                     Some(stage.memory_bytes as f64 / rate.max(1.0))
                 };

@@ -23,7 +23,7 @@ use protocol::{
     worker_id::WorkerId,
 };
 
-use super::{assert_record_is_json, assert_view_is_json, hello, profile, run_spec};
+use super::{assert_counts_are_right, assert_record_is_json, assert_view_is_json, hello, profile, run_spec};
 
 /// B of these runs.
 pub const BLOCKS: u32 = 3;
@@ -153,6 +153,7 @@ impl World {
 
     pub fn handle(&mut self, event: Event) {
         let actions = self.run.handle(self.now, event);
+        assert_counts_are_right(&self.run.core().roster, self.now);
         self.act(actions);
     }
 

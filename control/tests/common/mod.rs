@@ -8,7 +8,7 @@ pub mod pipeline;
 
 use std::time::Duration;
 
-use control::{Record, Settings, learning_rate::LearningRate};
+use control::{Record, Settings, learning_rate::LearningRate, roster::Roster};
 use protocol::{
     VERSION,
     message::{Hello, LinkSpeed, PassSeconds, Profile, WorkerKind},
@@ -97,6 +97,14 @@ pub fn assert_view_is_json(view: &RunView) {
     let text = serde_json::to_string(view).unwrap();
     let back: RunView = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
     assert_eq!(&back, view);
+}
+
+/// What the roster counts as it goes is what counting finds.
+pub fn assert_counts_are_right(roster: &Roster, now: Duration) {
+    let profiled =
+        roster.ids().iter().filter(|id| roster.get(**id).is_some_and(|w| w.profile().is_some())).count();
+    assert_eq!(roster.profiled_count(), profiled);
+    assert_eq!(roster.ready_count(now), roster.measured(now).len());
 }
 
 /// A line of the event log is JSON without loss.
