@@ -6,7 +6,7 @@
 //! runtime/    the one interpreter of a run's actions, with the IO of each mode
 //! config/     run.toml                       data/     from a corpus to batches of tokens
 //! storage/    what a run keeps on disk       pages/    the pages inside the program
-//! run_folder.rs   how a folder of a run is recognised
+//! tls/        certificates                  run_folder.rs   how a folder of a run is recognised
 //! ```
 //!
 //! What is decided is decided in `control`; here it is carried out. The library has what tests and benches drive from
@@ -22,6 +22,7 @@ mod run_folder;
 mod runtime;
 mod server;
 mod storage;
+pub mod tls;
 
 pub use runtime::Ending;
 pub use server::ranges;

@@ -11,6 +11,8 @@ mod negotiate;
 mod policy;
 mod words;
 
+pub(crate) use policy::harden;
+
 use axum::{
     Router,
     body::{Body, Bytes},

@@ -4,6 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use protocol::blob::BlobHash;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use rustls::ClientConfig;
 use tokio::runtime::Handle;
 use worker::platform::{self, Got, Later, PlatformError, Put};
 
@@ -19,9 +20,17 @@ pub(crate) struct Blobs {
     client: Client,
 }
 
+/// What makes the requests.
+///
+/// # Errors
+/// When the library refuses these settings.
+pub(crate) fn client(settings: &ClientConfig) -> reqwest::Result<Client> {
+    Client::builder().use_preconfigured_tls(settings.clone()).build()
+}
+
 impl Blobs {
-    pub(crate) fn new(link: Arc<Link>, io: Handle) -> Self {
-        Self { link, io, client: Client::new() }
+    pub(crate) fn new(link: Arc<Link>, client: Client, io: Handle) -> Self {
+        Self { link, io, client }
     }
 
     /// Send on the IO runtime, since the session's thread has none; gives the answer and its body.

@@ -8,6 +8,7 @@
 //! | `report` | what happens, as log lines |
 //! | `io` | work on the IO runtime |
 //! | `link` | the link that a coordinator prints |
+//! | `trust` | which certificates of coordinators are trusted |
 //!
 //! The session computes on a thread of its own, which it blocks meanwhile; the socket, HTTP and the wait for Ctrl-C live
 //! on a runtime beside it, so that frames flow and pings are answered, and so that the program ends in time even in the
@@ -21,8 +22,9 @@ mod link;
 mod network;
 mod queue;
 mod report;
+mod trust;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use protocol::{
@@ -44,6 +46,7 @@ use worker::{
 };
 
 pub use link::{Link, LinkError};
+pub use trust::TrustError;
 
 /// Time for the session to say goodbye after Ctrl-C. It takes longer only in the middle of a computation, and is then
 /// not waited for.
@@ -54,6 +57,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 pub struct Options {
     /// Link of the coordinator.
     pub url: String,
+    /// A PEM file with an authority to trust beside those that this computer trusts: the run's own.
+    pub authority: Option<PathBuf>,
     /// None: the fastest.
     pub backend: Option<Backend>,
     /// Name shown to the organizer.
@@ -76,12 +81,14 @@ pub fn work(options: Options) -> anyhow::Result<()> {
 /// As for [`work`].
 pub fn work_until(options: Options, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
     let link = Link::parse(&options.url)?;
+    let settings = trust::settings(options.authority.as_deref())?;
+    let store = blobs::client(&settings)?;
     let io = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .context("the network could not be set up")?;
-    let end = io.block_on(take_part(io.handle().clone(), link, options, asked));
+    let end = io.block_on(take_part(Ways { io: io.handle().clone(), link, settings, store }, options, asked));
     // Whatever still runs there, such as a name lookup, is not waited for.
     Runtime::shutdown_background(io);
     match end? {
@@ -91,19 +98,22 @@ pub fn work_until(options: Options, asked: impl Future<Output = ()>) -> anyhow::
     }
 }
 
-async fn take_part(
+/// How the session reaches the coordinator.
+struct Ways {
     io: Handle,
     link: Link,
-    options: Options,
-    asked: impl Future<Output = ()>,
-) -> anyhow::Result<End> {
+    settings: Arc<rustls::ClientConfig>,
+    store: reqwest::Client,
+}
+
+async fn take_part(ways: Ways, options: Options, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
     let (ask_to_leave, leave) = Leave::new();
     let (ended, mut end) = oneshot::channel();
     std::thread::Builder::new()
         .name("session".into())
         .spawn(move || {
             // Nobody listens any more when the program ends before the session.
-            let _ = ended.send(session(io, link, options, leave));
+            let _ = ended.send(session(ways, options, leave));
         })
         .context("the session's thread could not be started")?;
     let failed = || anyhow!("the session failed; its error stands above");
@@ -122,13 +132,14 @@ async fn take_part(
 }
 
 /// The session, on this thread.
-fn session(io: Handle, link: Link, options: Options, leave: Leave) -> End {
+fn session(ways: Ways, options: Options, leave: Leave) -> End {
+    let Ways { io, link, settings, store } = ways;
     // Timers of the session belong to the IO runtime.
     let _timers = io.enter();
     let platform = Platform {
-        network: network::Network::new(link.clone(), io.clone()),
+        network: network::Network::new(link.clone(), settings, io.clone()),
         clock: clock::Clock::new(),
-        blobs: blobs::Blobs::new(Arc::new(link), io.clone()),
+        blobs: blobs::Blobs::new(Arc::new(link), store, io.clone()),
         reporter: report::Reporter,
     };
     let hello = Hello {

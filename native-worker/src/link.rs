@@ -6,11 +6,6 @@ pub enum LinkError {
     #[error("`{0}` is not a link; give the one that the coordinator printed, such as http://127.0.0.1:8080")]
     /// The text has no scheme, no host, or another scheme.
     NotALink(String),
-    #[error(
-        "links that begin with https are not supported by this program yet; use the coordinator's http link"
-    )]
-    /// A link that needs TLS.
-    NoTls,
 }
 
 /// Pages of a coordinator, which are not part of its own address.
@@ -19,6 +14,8 @@ const PAGES: [&str; 2] = ["organizer", "watch"];
 /// A coordinator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
+    /// By TLS: https and wss.
+    secure: bool,
     /// Host and port, and the path under which a proxy offers the coordinator, without a slash at the end.
     base: String,
 }
@@ -32,11 +29,11 @@ impl Link {
     pub fn parse(text: &str) -> Result<Self, LinkError> {
         let not_a_link = || LinkError::NotALink(text.to_string());
         let (scheme, rest) = text.trim().split_once("://").ok_or_else(not_a_link)?;
-        match scheme {
-            "http" | "ws" => {}
-            "https" | "wss" => return Err(LinkError::NoTls),
+        let secure = match scheme {
+            "http" | "ws" => false,
+            "https" | "wss" => true,
             _ => return Err(not_a_link()),
-        }
+        };
         let address = rest.split(['?', '#']).next().unwrap_or_default();
         let base = match address.rsplit_once('/') {
             // A file, such as index.html.
@@ -46,19 +43,21 @@ impl Link {
         let base = base.trim_end_matches('/');
         let url: Result<tokio_tungstenite::tungstenite::http::Uri, _> = format!("http://{base}/").parse();
         match url {
-            Ok(url) if url.host().is_some_and(|host| !host.is_empty()) => Ok(Self { base: base.to_string() }),
+            Ok(url) if url.host().is_some_and(|host| !host.is_empty()) => {
+                Ok(Self { secure, base: base.to_string() })
+            }
             _ => Err(not_a_link()),
         }
     }
 
     /// Address of the session's WebSocket.
     pub fn session(&self) -> String {
-        format!("ws://{}/v1/session", self.base)
+        format!("{}://{}/v1/session", if self.secure { "wss" } else { "ws" }, self.base)
     }
 
     /// Address of a blob in the store.
     pub fn blob(&self, hash: protocol::blob::BlobHash) -> String {
-        format!("http://{}/v1/blobs/{hash}", self.base)
+        format!("{}://{}/v1/blobs/{hash}", if self.secure { "https" } else { "http" }, self.base)
     }
 }
 
@@ -80,7 +79,7 @@ mod tests {
         }
         assert_eq!(Link::parse("http://example.org/watch").unwrap().session(), "ws://example.org/v1/session");
         assert_eq!(Link::parse("ws://a").unwrap().session(), "ws://a/v1/session");
-        assert_eq!(Link::parse("https://a"), Err(LinkError::NoTls));
+        assert_eq!(Link::parse("https://a/?join=1").unwrap().session(), "wss://a/v1/session");
         for bad in ["", "8080", "ftp://a", "http://", "http://a b/"] {
             assert_eq!(Link::parse(bad), Err(LinkError::NotALink(bad.into())), "{bad}");
         }

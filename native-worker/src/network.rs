@@ -1,16 +1,17 @@
 //! WebSocket connections on the IO runtime, as queues for the session.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use futures::{SinkExt, StreamExt};
 use protocol::{SUBPROTOCOL, frame::MAX_FRAME};
+use rustls::{CertificateError, ClientConfig};
 use tokio::{runtime::Handle, sync::Mutex};
 use tokio_tungstenite::{
-    connect_async_with_config,
+    Connector, connect_async_tls_with_config,
     tungstenite::{
-        Message,
+        Error, Message,
         client::IntoClientRequest,
-        http::{HeaderValue, header},
+        http::{HeaderValue, StatusCode, header},
         protocol::WebSocketConfig,
     },
 };
@@ -25,12 +26,13 @@ use crate::{
 /// Connects to one coordinator.
 pub(crate) struct Network {
     link: Link,
+    tls: Arc<ClientConfig>,
     io: Handle,
 }
 
 impl Network {
-    pub(crate) fn new(link: Link, io: Handle) -> Self {
-        Self { link, io }
+    pub(crate) fn new(link: Link, tls: Arc<ClientConfig>, io: Handle) -> Self {
+        Self { link, tls, io }
     }
 }
 
@@ -38,8 +40,8 @@ impl platform::Network for Network {
     type Transport = Transport;
 
     async fn connect(&self) -> Result<Transport, PlatformError> {
-        let (link, io) = (self.link.clone(), self.io.clone());
-        let connected = Task::spawn(&self.io, async move { open(&link, &io).await }).await;
+        let (link, tls, io) = (self.link.clone(), self.tls.clone(), self.io.clone());
+        let connected = Task::spawn(&self.io, async move { open(&link, tls, &io).await }).await;
         connected.map_err(|error| PlatformError(error.to_string()))?
     }
 }
@@ -53,7 +55,7 @@ pub(crate) struct Transport {
     _reader: Task<()>,
 }
 
-async fn open(link: &Link, io: &Handle) -> Result<Transport, PlatformError> {
+async fn open(link: &Link, tls: Arc<ClientConfig>, io: &Handle) -> Result<Transport, PlatformError> {
     let words = |error: &dyn std::fmt::Display| {
         PlatformError(format!("{} cannot be reached: {error}", link.session()))
     };
@@ -61,8 +63,21 @@ async fn open(link: &Link, io: &Handle) -> Result<Transport, PlatformError> {
     request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let config = WebSocketConfig::default().max_message_size(Some(MAX_FRAME)).max_frame_size(Some(MAX_FRAME));
     // Nagle's algorithm would hold back small frames such as reports.
-    let connected = connect_async_with_config(request, Some(config), true).await;
-    let (socket, _) = connected.map_err(|error| words(&error))?;
+    let connector = Some(Connector::Rustls(tls));
+    let connected = connect_async_tls_with_config(request, Some(config), true, connector).await;
+    let (socket, _) = connected.map_err(|error| {
+        match &error {
+        Error::Http(answer) if answer.status() == StatusCode::PERMANENT_REDIRECT => {
+            PlatformError("the coordinator speaks https; use its https link".into())
+        }
+        Error::Io(io) if is_unknown_authority(io) => PlatformError(
+            "the coordinator's certificate is of an authority that this computer does not know; name it with \
+             --authority, as a file from the coordinator's data folder (tls/authority.pem)"
+                .into(),
+        ),
+        error => words(error),
+    }
+    })?;
     let (mut sink, mut stream) = socket.split();
     let (outbox, mut to_send) = queue();
     let (received, inbox) = queue();
@@ -89,6 +104,11 @@ async fn open(link: &Link, io: &Handle) -> Result<Transport, PlatformError> {
         writer: RefCell::new(Some(writer)),
         _reader: reader,
     })
+}
+
+fn is_unknown_authority(error: &std::io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)))
 }
 
 fn closed() -> PlatformError {

@@ -33,7 +33,7 @@ async fn leaves<P: Future<Output = ()> + Send + 'static>(
         let (stream, _) = listener.accept().await.unwrap();
         peer(stream, ask).await;
     });
-    let options = Options { url, backend: None, name: "leaving".into(), memory_bytes: None };
+    let options = Options { url, authority: None, backend: None, name: "leaving".into(), memory_bytes: None };
     let worker = tokio::task::spawn_blocking(move || {
         work_until(options, async {
             asked.await.unwrap();

@@ -1,5 +1,7 @@
 //! The coordinator's JSON, as the pages use it.
 
+use std::{fs, path::Path};
+
 use anyhow::{Context, Result, bail};
 use protocol::view::{CurvePoint, Phase, RunView};
 use serde::de::DeserializeOwned;
@@ -13,7 +15,12 @@ pub struct Api {
 
 impl Api {
     pub fn new(origin: &str, token: &str) -> Self {
-        Self { http: reqwest::Client::new(), origin: origin.to_owned(), token: token.to_owned() }
+        Self::with_client(reqwest::Client::new(), origin, token)
+    }
+
+    /// The same through a client that trusts other certificates.
+    pub fn with_client(http: reqwest::Client, origin: &str, token: &str) -> Self {
+        Self { http, origin: origin.to_owned(), token: token.to_owned() }
     }
 
     pub async fn run(&self) -> Result<RunView> {
@@ -48,6 +55,13 @@ impl Api {
         }
         serde_json::from_str(&text).with_context(|| format!("{path} is not what protocol::view says: {text}"))
     }
+}
+
+/// A client that trusts the certificates of this authority, a PEM file, and no others; it follows no redirection.
+pub fn client_trusting(authority: &Path) -> Result<reqwest::Client> {
+    let certificate = reqwest::Certificate::from_pem(&fs::read(authority)?)?;
+    let client = reqwest::Client::builder().add_root_certificate(certificate);
+    Ok(client.redirect(reqwest::redirect::Policy::none()).build()?)
 }
 
 /// Whether the run has ended well; an error when it has ended otherwise.

@@ -48,7 +48,7 @@ enum Command {
 /// In words, for people.
 pub fn run() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Serve(arguments) => serve::command(arguments),
+        Command::Serve(arguments) => serve::command(&arguments),
         Command::Work(arguments) => work::command(arguments),
         Command::Validate(arguments) => validate::command(&arguments),
         Command::Evaluate(arguments) => evaluate::command(&arguments),

@@ -8,6 +8,10 @@ use protocol::spec::Backend;
 pub(super) struct Arguments {
     /// Link that the coordinator printed, such as http://127.0.0.1:8080.
     url: String,
+    /// Trust the certificates that this authority signs too: a PEM file, such as tls/authority.pem in the coordinator's
+    /// data folder.
+    #[arg(long, value_name = "FILE")]
+    authority: Option<std::path::PathBuf>,
     /// Compute on this backend [default: the fastest].
     #[arg(long)]
     backend: Option<BackendChoice>,
@@ -41,6 +45,7 @@ pub(super) fn command(arguments: Arguments) -> anyhow::Result<()> {
     super::log(arguments.log_json);
     native_worker::work(native_worker::Options {
         url: arguments.url,
+        authority: arguments.authority,
         backend: arguments.backend.map(Into::into),
         name: arguments.name,
         memory_bytes: arguments.memory.map(|mb| mb.saturating_mul(1_000_000)),

@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
 /// Adds the security headers; `policy` is the one of index.html, None where no script may run.
-pub(super) fn harden(mut response: Response, policy: Option<&HeaderValue>) -> Response {
+pub(crate) fn harden(mut response: Response, policy: Option<&HeaderValue>) -> Response {
     let headers = response.headers_mut();
     let policy = policy.cloned().unwrap_or_else(|| content_security(""));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);

@@ -25,19 +25,36 @@ pub(super) fn asker(request: &Request) -> Address {
     request.extensions().get().copied().unwrap_or(Address::Local)
 }
 
+/// The host by which a request reaches this coordinator, with its port.
+///
 /// # Errors
-/// Why a request is not answered, in words.
-fn check(headers: &HeaderMap, uri: &Uri, allowed: Option<&[String]>) -> Result<(), &'static str> {
+/// Why there is none, in words.
+pub(super) fn host_of<'a>(
+    headers: &'a HeaderMap,
+    uri: &'a Uri,
+    allowed: Option<&[String]>,
+) -> Result<&'a str, &'static str> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).or(uri.authority().map(|a| a.as_str()));
     let Some(host) = host.filter(|_| hosts.next().is_none()) else {
         return Err("the request must name its host once");
     };
+    // It may be written into a page or a link.
+    if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c)) {
+        return Err("the request must name its host by its name or address");
+    }
     if !is_ours(name_of(host), allowed) {
         return Err(
             "this coordinator is not reached by that host name; use its address, or name it with --host",
         );
     }
+    Ok(host)
+}
+
+/// # Errors
+/// Why a request is not answered, in words.
+fn check(headers: &HeaderMap, uri: &Uri, allowed: Option<&[String]>) -> Result<(), &'static str> {
+    let host = host_of(headers, uri, allowed)?;
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         // A page may only talk to the coordinator that it came from.

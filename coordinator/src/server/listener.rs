@@ -26,6 +26,7 @@ use super::{
     limits::{Held, Refused, Used},
     permits::{Limits, Permit},
     places::{Place, Places},
+    secured::{Secured, Security},
     watched::Watched,
 };
 
@@ -41,7 +42,8 @@ const UNREAD: Duration = Duration::from_secs(30);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
 /// Answers connections for ever.
-pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, security: Option<Security>) {
+    let answers = Answers { router, security };
     let idle = Places::new(MOST_IDLE[0], MOST_IDLE[1]);
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -58,7 +60,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         }
         let peer = Peer::new(peer.ip(), limits.behind_proxy);
         let permit = limits.take(peer.address, Held::Connection);
-        tokio::spawn(connection(stream, router.clone(), limits.clone(), idle.clone(), peer, permit));
+        tokio::spawn(connection(stream, answers.clone(), limits.clone(), idle.clone(), peer, permit));
     }
 }
 
@@ -86,9 +88,27 @@ impl Peer {
     }
 }
 
+/// What is answered at the port.
+#[derive(Clone)]
+struct Answers {
+    router: Router,
+    security: Option<Security>,
+}
+
+impl Answers {
+    /// The connection, and what answers on it; None when it comes to nothing.
+    async fn of(self, stream: TcpStream) -> Option<(Secured, Router)> {
+        let Some(security) = self.security else { return Some((Secured::Plain(stream), self.router)) };
+        match Secured::accept(stream, &security.acceptor).await? {
+            plain @ Secured::Plain(_) => Some((plain, security.plain)),
+            tls @ Secured::Tls(_) => Some((tls, self.router)),
+        }
+    }
+}
+
 async fn connection(
     stream: TcpStream,
-    router: Router,
+    answers: Answers,
     limits: Limits,
     idle: Arc<Places>,
     peer: Peer,
@@ -97,6 +117,11 @@ async fn connection(
     let give_way = CancellationToken::new();
     let place = Arc::new(Mutex::new(Some(idle.take(peer.address, give_way.clone()))));
     let token = give_way.clone();
+    let accepted = tokio::select! {
+        accepted = answers.of(stream) => accepted,
+        () = give_way.cancelled() => None,
+    };
+    let Some((stream, router)) = accepted else { return };
     let (permit, refused) = match permit {
         Ok(permit) => (Some(permit), None),
         Err(refused) => (None, Some(refused)),

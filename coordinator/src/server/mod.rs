@@ -6,6 +6,7 @@
 //! permits.rs    the limits of a coordinator that runs      places.rs   who gives way when there are too many
 //! watched.rs    whether a peer reads                       receive.rs  bodies of requests, within their time
 //! guard.rs      Host and Origin of every request           upgrade.rs  HTTP to WebSocket, small until Hello
+//! secured.rs    with TLS or without, at the same port      trust/       the way to TLS, for who comes without
 //! session.rs    one worker's session, whole                hub.rs      who is connected, and what may pass
 //! relay_queue.rs relayed frames that wait for a worker     blobs.rs    blobs over HTTP
 //! api.rs        JSON for the pages                         events.rs   server-sent events
@@ -28,8 +29,10 @@ mod places;
 pub mod ranges;
 mod receive;
 mod relay_queue;
+mod secured;
 mod session;
 pub(crate) mod token;
+pub(crate) mod trust;
 mod upgrade;
 mod watched;
 
@@ -43,6 +46,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 pub(crate) use hub::Hub;
 pub(crate) use listener::serve;
 pub(crate) use permits::Limits;
+pub(crate) use secured::Security;
 
 use crate::storage::{blob_store::BlobStore, watch::StorageWatch};
 

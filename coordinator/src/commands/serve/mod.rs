@@ -1,10 +1,11 @@
 //! `cohort serve`: from a run.toml to a coordinator that answers.
 
+mod links;
 pub mod settings;
 mod start;
 
 use std::{
-    io::Write,
+    io::IsTerminal,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,7 +14,7 @@ use std::{
 use anyhow::{Context, bail};
 use protocol::view::Phase;
 
-use crate::config::RunConfig;
+use crate::{config::RunConfig, tls::CertificateSource};
 pub use start::{Serving, start};
 
 /// Time for the last workers to hear that the run is over.
@@ -30,6 +31,16 @@ pub(super) struct Arguments {
     /// Name by which this coordinator is reached, beside its addresses and localhost; may be given several times.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// Certificate for https, as PEM, with those that lead to its authority; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Speak https with a certificate of the run's own, for phones in a network without public names: their browsers warn
+    /// once.
+    #[arg(long, conflicts_with = "tls_cert")]
+    tls_self_signed: bool,
     /// Folder for everything the run keeps [default: cohort-data/<name of the run>, for the default run numbered].
     #[arg(long)]
     data_dir: Option<PathBuf>,
@@ -47,12 +58,33 @@ pub(super) struct Arguments {
     log_json: bool,
 }
 
-pub(super) fn command(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { run, listen, host, data_dir, resume, start_with, exit_when_over, log_json } = arguments;
-    super::log(log_json);
+pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { run, listen, host, data_dir, resume, start_with, exit_when_over, log_json, .. } =
+        arguments;
+    super::log(*log_json);
     let config = load(run.as_deref())?;
-    let options = Options { listen, data_dir, numbered: run.is_none(), resume, start_with, hosts: host };
+    let options = Options {
+        listen: *listen,
+        data_dir: data_dir.clone(),
+        numbered: run.is_none(),
+        resume: *resume,
+        start_with: *start_with,
+        hosts: host.clone(),
+        certificate: arguments.certificate(),
+    };
+    let exit_when_over = *exit_when_over;
     tokio::runtime::Runtime::new()?.block_on(serve(config, options, exit_when_over))
+}
+
+impl Arguments {
+    fn certificate(&self) -> Option<CertificateSource> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                Some(CertificateSource::Files { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => self.tls_self_signed.then_some(CertificateSource::SelfSigned),
+        }
+    }
 }
 
 /// What the command line says beside the run.toml.
@@ -70,6 +102,8 @@ pub struct Options {
     pub start_with: Option<u32>,
     /// Names by which requests may reach this coordinator, beside addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// Speak https with this certificate; None: http.
+    pub certificate: Option<CertificateSource>,
 }
 
 /// The run of a file, or the default run.
@@ -89,11 +123,7 @@ pub fn load(path: Option<&Path>) -> anyhow::Result<RunConfig> {
 /// What keeps the coordinator from starting or going on; with `exit_when_over`, a run that did not finish.
 pub async fn serve(config: RunConfig, options: Options, exit_when_over: bool) -> anyhow::Result<()> {
     let mut serving = start(config, options).await?;
-    let link = format!("http://{}", serving.address);
-    println!("listening on {link}");
-    println!("volunteers: {link}/");
-    println!("organizer: {link}/organizer#token={}", serving.organizer_token);
-    std::io::stdout().flush()?;
+    links::print(&serving, &mut std::io::stdout().lock(), std::io::stdout().is_terminal())?;
     tracing::info!("the run is kept in {}", serving.data_dir.display());
     let ending = tokio::select! {
         ending = &mut serving.over => ending.context("the run ended without saying how")?,

@@ -38,10 +38,14 @@ use crate::{
         block::{self, BlockIo, BlockSetup},
         pipeline::PipelineIo,
     },
-    server::{self, Hub, Limits, Shared},
+    server::{
+        self, Hub, Limits, Security, Shared,
+        trust::{self, OwnAuthority, to_tls},
+    },
     storage::{
         blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots, watch::StorageWatch,
     },
+    tls::Tls,
 };
 
 /// Messages that may wait for the run.
@@ -59,6 +63,12 @@ pub struct Serving {
     pub address: SocketAddr,
     /// Bearer token of the organizer.
     pub organizer_token: String,
+    /// It speaks https.
+    pub is_secure: bool,
+    /// Fingerprint (SHA-256) of the run's own certificate authority, where that vouches for it.
+    pub authority: Option<String>,
+    /// Names by which it is reached, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
     /// Where the run is kept.
     pub data_dir: PathBuf,
     /// Hears once, when the run has ended; the pages go on being served.
@@ -95,6 +105,10 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         if options.numbered { numbered(base, &config.name, options.resume) } else { base.join(&config.name) }
     });
     let data_dir = DataDir::open(&root, &config, options.resume)?;
+    let tls = match options.certificate {
+        Some(source) => Some(Tls::open(source, root.join("tls"), options.hosts.clone())?),
+        None => None,
+    };
     let dataset = prepare(&config, &data_dir).await?;
     let tokenizer = dataset.tokenizer.save();
     if options.resume {
@@ -142,21 +156,35 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let curve = Curve::new(past.curve);
     let (ended, over) = oneshot::channel();
     let address = listener.local_addr()?;
+    let authority = tls.as_ref().and_then(Tls::fingerprint);
+    let is_secure = tls.is_some();
+    let network = Network { listener, tls };
     let failed = match up.config.mode {
         ModeName::Pipeline => {
             let (told, mode_events) = mpsc::unbounded_channel();
             let (run, io) = up.pipeline(curve, told).await?;
             let (shared, events, told) = (shared.clone(), queue, mode_events);
-            listen(listener, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
+            listen(network, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
         }
         ModeName::Block => {
             let (told, mode_events) = mpsc::unbounded_channel();
             let (run, io) = up.block(curve, told).await?;
             let (shared, events, told) = (shared.clone(), queue, mode_events);
-            listen(listener, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
+            listen(network, Interpreter { run, io, shared, events, told, log, data_dir, pages }, ended)?
         }
     };
-    Ok(Serving { address, organizer_token: organizer, data_dir: root, over, failed, shared })
+    let hosts = options.hosts;
+    Ok(Serving {
+        address,
+        organizer_token: organizer,
+        is_secure,
+        authority,
+        hosts,
+        data_dir: root,
+        over,
+        failed,
+        shared,
+    })
 }
 
 fn override_start_with(config: &mut RunConfig, start_with: u32) -> anyhow::Result<()> {
@@ -171,9 +199,15 @@ fn override_start_with(config: &mut RunConfig, start_with: u32) -> anyhow::Resul
     Ok(())
 }
 
+/// Where connections come in.
+struct Network {
+    listener: TcpListener,
+    tls: Option<Tls>,
+}
+
 /// Lets the run and the network go on until the process ends.
 fn listen<I>(
-    listener: TcpListener,
+    network: Network,
     interpreter: Interpreter<I>,
     ended: oneshot::Sender<Ending>,
 ) -> anyhow::Result<tokio::task::JoinHandle<anyhow::Result<()>>>
@@ -186,12 +220,32 @@ where
     let run = &interpreter.run;
     interpreter.pages.view.send_replace(serde_json::to_vec(&run.view(Duration::ZERO))?.into());
     interpreter.pages.curve.send_replace(Arc::new(run.curve().to_vec()));
-    let router = server::router(interpreter.shared.clone());
-    let limits = interpreter.shared.limits.clone();
+    let shared = &interpreter.shared;
+    let mut router = server::router(shared.clone());
+    let limits = shared.limits.clone();
+    let Network { listener, tls } = network;
+    let mut security = None;
+    if let Some(tls) = &tls {
+        let mut plain = to_tls(shared.hosts.clone());
+        if let (Some(pem), Some(fingerprint)) = (tls.authority(), tls.fingerprint()) {
+            let authority = OwnAuthority { pem: pem.to_owned(), fingerprint };
+            let trust = trust::routes(authority);
+            plain = plain.merge(trust.clone());
+            router = router.merge(trust);
+        }
+        security = Some(Security { acceptor: tls.acceptor(), plain });
+    }
+    let certificate = async move {
+        match tls {
+            Some(tls) => tls.keep_current().await,
+            None => std::future::pending().await,
+        }
+    };
     Ok(tokio::spawn(async move {
         tokio::select! {
             result = interpreter.run(ended) => result,
-            () = server::serve(listener, router, limits) => Ok(()),
+            () = server::serve(listener, router, limits, security) => Ok(()),
+            () = certificate => Ok(()),
         }
     }))
 }
