@@ -19,7 +19,7 @@
 //! | [`refusal`] | why a frame or a worker is turned away |
 //! | [`message`] | what workers and the coordinator say: one enum up, one down, one relayed |
 //! | [`frame`] | a message and its payload as one binary WebSocket message |
-//! | [`view`], [`tab`] | JSON: from the coordinator to the pages, and between a page and its Web Worker |
+//! | [`view`], [`serving`], [`tab`] | JSON: from the coordinator to the pages, and between a page and its Web Worker |
 //!
 //! A message is added in the file of its enum, [`message::Up`], [`message::Down`] or [`message::Relayed`]; a field with
 //! its rule beside it. Both sides then refuse what breaks the rule, by the name of the field ([`checked::FieldError`]).
@@ -36,7 +36,9 @@ pub mod message;
 pub mod published;
 pub mod refusal;
 mod sizes;
+pub mod serving;
 pub mod spec;
+
 pub mod tab;
 pub mod tensor;
 pub mod view;

@@ -1,4 +1,19 @@
-//! What the fields choose among: modes, presets of a model's shapes, and the names of block mode's rules.
+//! What the fields choose among: modes, places, presets of a model's shapes, and the names of block mode's rules.
+
+/// `serving.where`: who writes texts for whoever asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServingPlace {
+    /// Nobody.
+    Off,
+    /// This process, from the newest snapshot.
+    Coordinator,
+}
+
+impl ServingPlace {
+    /// The names in a file.
+    pub(super) const CHOICES: [(&'static str, Self); 2] =
+        [("off", Self::Off), ("coordinator", Self::Coordinator)];
+}
 
 /// `mode`: how the model is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

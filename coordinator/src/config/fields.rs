@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use protocol::{limits::LOSSES, spec::Moments, tensor::Encoding};
 
 use super::{
-    choices::{ModeName, PRESET_CHOICES, PRESETS, Preset},
+    choices::{ModeName, PRESET_CHOICES, PRESETS, Preset, ServingPlace},
     kind::{Choice, Flag, Number, Optional, Path, Whole, WordOr},
     run_kinds::{MOST_LAYERS, RunName, StageCount, TextSource},
     section::section,
@@ -170,6 +170,29 @@ section! {
         /// counts as that of the request. It is believed only from this computer and from private addresses. Without
         /// it, all that comes through a proxy on this computer counts as the organizer's own.
         behind_proxy: bool = false => Flag;
+    }
+}
+
+section! {
+    /// Texts that the model writes for whoever asks, at `/v1/completions` and on the playground page.
+    "serving", None => pub struct ServingConfig() {
+        /// Who writes them: "coordinator" writes with the newest snapshot, in its own process; "off": nobody.
+        r#where: ServingPlace = ServingPlace::Off => Choice(&ServingPlace::CHOICES);
+        /// Everybody may ask who reaches the coordinator; otherwise it takes the organizer's token.
+        open: bool = true => Flag;
+        /// Tokens that one text may have at most.
+        most_tokens: u32 = 256 => Whole(1..=16_384);
+        /// Texts that are written at a time, in one batch.
+        at_once: u32 = 8 => Whole(1..=256);
+        /// Texts that may wait for their turn. More are refused, with the time after which to ask again.
+        waiting: u32 = 100 => Whole(0..=10_000);
+        /// Texts that one address may ask for in a minute; 127.0.0.1 and ::1 have no limit.
+        texts_per_minute: u32 = 60 => Whole(1..=100_000);
+        /// Megabytes for the keys and values of all texts that are being written; one that does not fit waits.
+        cache_mb: u32 = 512 => Whole(1..=1_000_000);
+        /// Threads that compute. They take their share of the computer from whatever else it does; the workers' devices are
+        /// not touched.
+        threads: u32 = 1 => Whole(1..=256);
     }
 }
 

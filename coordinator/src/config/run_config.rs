@@ -4,7 +4,8 @@ use super::{
     block_fields::{BlocksConfig, RoundsConfig},
     choices::ModeName,
     fields::{
-        DataConfig, ModelConfig, PipelineConfig, SessionConfig, SnapshotConfig, TopConfig, TrainingConfig,
+        DataConfig, ModelConfig, PipelineConfig, ServingConfig, SessionConfig, SnapshotConfig, TopConfig,
+        TrainingConfig,
     },
     read::Reading,
     section::{SectionDoc, Written},
@@ -33,11 +34,13 @@ pub struct RunConfig {
     pub snapshots: SnapshotConfig,
     /// `[session]`
     pub session: SessionConfig,
+    /// `[serving]`
+    pub serving: ServingConfig,
 }
 
 impl RunConfig {
     /// The sections, in the order of [`RunConfig::write`] and of the reference.
-    pub(super) const SECTIONS: [&'static SectionDoc; 9] = [
+    pub(super) const SECTIONS: [&'static SectionDoc; 10] = [
         &TopConfig::DOC,
         &ModelConfig::DOC,
         &DataConfig::DOC,
@@ -47,6 +50,7 @@ impl RunConfig {
         &RoundsConfig::DOC,
         &SnapshotConfig::DOC,
         &SessionConfig::DOC,
+        &ServingConfig::DOC,
     ];
 
     /// Takes all sections out of a document. [`super::rules`] checks them against each other.
@@ -61,12 +65,13 @@ impl RunConfig {
         let rounds = RoundsConfig::read(reading, &blocks);
         let snapshots = SnapshotConfig::read(reading);
         let session = SessionConfig::read(reading, rounds.deadline);
-        Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session }
+        let serving = ServingConfig::read(reading);
+        Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session, serving }
     }
 
     /// The values of all sections, in the order of [`RunConfig::SECTIONS`].
-    pub(super) fn write(&self) -> Result<[Vec<Written>; 9], toml::ser::Error> {
-        let Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session } = self;
+    pub(super) fn write(&self) -> Result<[Vec<Written>; 10], toml::ser::Error> {
+        let Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session, serving } = self;
         Ok([
             TopConfig { name: name.clone(), mode: *mode }.write()?,
             model.write()?,
@@ -77,6 +82,7 @@ impl RunConfig {
             rounds.write()?,
             snapshots.write()?,
             session.write()?,
+            serving.write()?,
         ])
     }
 

@@ -69,6 +69,14 @@ impl Written {
     }
 }
 
+/// The name in a file of a field whose name in Rust may have to be a raw identifier, such as `r#where`.
+pub(super) const fn field_name(identifier: &'static str) -> &'static str {
+    match identifier.as_bytes() {
+        [b'r', b'#', ..] => identifier.split_at(2).1,
+        _ => identifier,
+    }
+}
+
 /// Declares a section:
 ///
 /// ```text
@@ -129,7 +137,7 @@ macro_rules! section {
                         domain: || $crate::config::kind::domain_of::<$key_type, _>(&const { $key_kind }),
                     },)?
                     $($crate::config::section::FieldDoc {
-                        name: stringify!($field),
+                        name: $crate::config::section::field_name(stringify!($field)),
                         doc: concat!($($doc),+),
                         default: [$(Some($words),)? None][0],
                         domain: || $crate::config::kind::domain_of::<$type, _>(&const { $kind }),
@@ -144,7 +152,7 @@ macro_rules! section {
             ) -> Self {
                 $(let $key: $key_type =
                     reading.field(&Self::DOC, stringify!($key), &const { $key_kind }, $key_default);)?
-                $(let $field: $type = reading.field(&Self::DOC, stringify!($field), &const { $kind }, $default);)+
+                $(let $field: $type = reading.field(&Self::DOC, $crate::config::section::field_name(stringify!($field)), &const { $kind }, $default);)+
                 Self { $($field),+ }
             }
 
@@ -155,7 +163,7 @@ macro_rules! section {
             pub(super) fn write(&self) -> Result<Vec<$crate::config::section::Written>, toml::ser::Error> {
                 Ok(vec![
                     $($crate::config::section::Written::new(
-                        stringify!($field),
+                        $crate::config::section::field_name(stringify!($field)),
                         &const { $kind },
                         &self.$field,
                     )?,)+

@@ -7,7 +7,7 @@ use crate::config::{ModeName, RunConfig};
 /// Fields and sections that may always differ: none of them decides what the steps already done have computed.
 ///
 /// The data is compared by what it is, see `DataDir::same_data`. A field that is not named here must be as before.
-const MAY_DIFFER: [&str; 9] = [
+const MAY_DIFFER: [&str; 10] = [
     "name",
     "data.source",
     "data.tokenizer_files",
@@ -17,6 +17,7 @@ const MAY_DIFFER: [&str; 9] = [
     "pipeline",
     "snapshots",
     "session",
+    "serving",
 ];
 
 /// The fields that differ and may not, each with both values, in words; None where there is none.
