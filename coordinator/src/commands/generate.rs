@@ -10,7 +10,7 @@ use anyhow::Context;
 use engine::{
     checkpoint::Checkpoint,
     device::Device,
-    generate::{Generator, Sampling},
+    generate::{Decoder, Request, Sampling},
 };
 use protocol::spec::RunSpec;
 
@@ -40,16 +40,23 @@ pub(super) struct Arguments {
     /// Choose among this many likeliest tokens; 0 is all.
     #[arg(long, default_value_t = 0)]
     top_k: usize,
+    /// Choose among the fewest likeliest tokens that together have this share of the probability; 1 is all.
+    #[arg(long, default_value_t = 1.0)]
+    top_p: f64,
+    /// Tokens to guess ahead where the text repeats itself; 0 is none. The text is the same, and comes faster.
+    #[arg(long, default_value_t = 4)]
+    drafts: usize,
     /// Of the draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { checkpoint, prompt, tokens, temperature, top_k, seed } = arguments;
-    let sampling = Sampling { temperature: *temperature, top_k: *top_k, seed: *seed };
+    let Arguments { checkpoint, prompt, tokens, temperature, top_k, top_p, drafts, seed } = arguments;
+    anyhow::ensure!((0.0..=1.0).contains(top_p), "--top-p is {top_p}; give a share between 0 and 1");
+    let sampling = Sampling { temperature: *temperature, top_k: *top_k, top_p: *top_p, seed: *seed };
     let mut out = std::io::stdout().lock();
-    generate(checkpoint, prompt.as_deref(), *tokens, sampling, &mut out)?;
+    generate(checkpoint, prompt.as_deref(), *tokens, sampling, *drafts, &mut out)?;
     Ok(writeln!(out)?)
 }
 
@@ -59,6 +66,7 @@ fn generate(
     prompt: Option<&str>,
     tokens: u32,
     sampling: Sampling,
+    drafts: usize,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let newest = newest_checkpoint(folder)?;
@@ -84,13 +92,20 @@ fn generate(
     let prompt = prompt.unwrap_or(&usual);
     let prompt_ids = tokenizer.encode(prompt)?;
     anyhow::ensure!(!prompt_ids.is_empty(), "the prompt is empty; give at least one character with --prompt");
-    let generator = Generator::new(&model, parameters, &Device::Cpu)?;
+    let mut decoder = Decoder::new(&model, parameters, &Device::Cpu)?;
+    let positions = model.positions as usize;
+    if prompt_ids.len() + tokens as usize > positions + 1 {
+        eprintln!(
+            "The model sees {positions} tokens at a time. From there on the window slides with every token, all of \
+             it is computed again for each, and text comes much slower."
+        );
+    }
     // Characters may take several tokens: text is written as far as it is whole.
     out.write_all(prompt.as_bytes())?;
     let (mut ids, mut written) = (Vec::new(), 0);
     let mut failed = None;
-    let told = |token| {
-        ids.push(token);
+    let told = |token: &engine::generate::Token| {
+        ids.push(token.id);
         let result = (|| -> anyhow::Result<()> {
             let bytes = tokenizer.decode(&ids)?;
             let whole = match std::str::from_utf8(&bytes) {
@@ -108,7 +123,8 @@ fn generate(
         failed = result.err();
         failed.is_none()
     };
-    futures::executor::block_on(generator.generate(&prompt_ids, tokens as usize, sampling, told))?;
+    let request = Request { drafts, ..Request::new(prompt_ids, tokens as usize, sampling) };
+    futures::executor::block_on(decoder.write(request, told))?;
     match failed {
         Some(e) => Err(e),
         None => Ok(()),

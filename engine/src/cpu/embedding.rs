@@ -10,13 +10,23 @@ pub(crate) fn forward(
     positions: &CpuParameter,
     sizes: Sizes,
 ) -> Vec<f32> {
-    let d = sizes.width;
+    at(tokens, |row| row % sizes.tokens, table, positions, sizes.width)
+}
+
+/// The same, each row at a position of its own.
+pub(crate) fn at(
+    tokens: &[u32],
+    position_of: impl Fn(usize) -> usize + Sync,
+    table: &CpuParameter,
+    positions: &CpuParameter,
+    d: usize,
+) -> Vec<f32> {
     let (table, positions) = (table.value(), positions.value());
     let mut out = vec![0.0; tokens.len() * d];
     parallel::rows(&mut out, d, |first, out| {
         for (row, out) in (first..).zip(out.chunks_exact_mut(d)) {
             let token = &table[tokens[row] as usize * d..][..d];
-            let position = &positions[(row % sizes.tokens) * d..][..d];
+            let position = &positions[position_of(row) * d..][..d];
             for ((out, token), position) in out.iter_mut().zip(token).zip(position) {
                 *out = token + position;
             }

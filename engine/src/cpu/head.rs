@@ -5,6 +5,7 @@ use super::{
     matmul::{Into, Matrix, product},
     norm, parallel,
     simd::{exp, max, sum, vectorised},
+    thin,
 };
 use crate::{parameters::CpuParameter, sizes::Sizes};
 
@@ -62,6 +63,14 @@ pub(crate) fn logits(x: &[f32], norm: &[CpuParameter], table: &CpuParameter, wid
     let mut logits = vec![0.0; rows * vocabulary];
     let weight = Matrix::new(table.value(), vocabulary, width).transposed();
     product(&mut logits, Into::Replace, Matrix::new(&normed, rows, width), weight);
+    logits
+}
+
+/// The same for few rows, reading the table once.
+pub(crate) fn thin_logits(x: &[f32], norm: &[CpuParameter], table: &CpuParameter, width: usize) -> Vec<f32> {
+    let normed = norm::normalise(x, &norm::statistics(x, width), norm[0].value(), norm[1].value());
+    let mut logits = vec![0.0; x.len() / width * (table.value().len() / width)];
+    thin::dots(&mut logits, &normed, table.value(), width);
     logits
 }
 

@@ -8,6 +8,7 @@
 //! Conventions: R = N * T rows; matrices are row major slices; gradients are always added to what is there.
 
 pub(crate) mod attention;
+pub(crate) mod cached;
 pub(crate) mod embedding;
 pub(crate) mod gelu;
 pub(crate) mod head;
@@ -16,3 +17,4 @@ pub(crate) mod matmul;
 pub(crate) mod norm;
 pub(crate) mod parallel;
 pub(crate) mod simd;
+pub(crate) mod thin;

@@ -12,6 +12,10 @@ pub(crate) fn grain(rows: usize, row_len: usize) -> usize {
 mod imp {
     use rayon::prelude::*;
 
+    pub(crate) fn threads() -> usize {
+        rayon::current_num_threads()
+    }
+
     pub(crate) fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
         if items.len() < 2 {
             items.into_iter().for_each(work);
@@ -31,6 +35,10 @@ mod imp {
 
 #[cfg(web)]
 mod imp {
+    pub(crate) fn threads() -> usize {
+        1
+    }
+
     pub(crate) fn each<T>(items: Vec<T>, work: impl Fn(T)) {
         items.into_iter().for_each(work);
     }
@@ -40,7 +48,8 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{each, map};
+/// `threads` is for work whose results do not depend on how it is cut.
+pub(crate) use imp::{each, map, threads};
 
 /// Calls `work(index of the first row, rows)` for pieces of `rows_of`, whose rows have `row_len` numbers.
 pub(crate) fn rows(values: &mut [f32], row_len: usize, work: impl Fn(usize, &mut [f32]) + Sync) {

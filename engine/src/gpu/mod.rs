@@ -3,6 +3,7 @@
 //! Parameters come flat, in the order of [`crate::gpt2::shapes`]; each function gives them their shape, which costs
 //! nothing, and their gradients come back flat.
 
+pub(crate) mod cached;
 pub(crate) mod embedding;
 pub(crate) mod head;
 pub(crate) mod layer;

@@ -2,7 +2,10 @@
 
 use super::{Indices, Source};
 use crate::{
-    cpu::{embedding, head, layer},
+    cpu::{
+        cached::{self, LayerCache, Slot},
+        embedding, head, layer,
+    },
     gpt2::shapes::LAYER_TENSORS,
     parameters::CpuParameter,
     sizes::Sizes,
@@ -56,6 +59,44 @@ pub(crate) fn infer(input: Source, parameters: &[CpuParameter], indices: &Indice
     };
     for &first in &indices.layers {
         hidden = layer::forward(hidden, &parameters[first..first + LAYER_TENSORS], sizes).0;
+    }
+    hidden
+}
+
+/// New tokens of one request: their rows in the batch, the tokens before them, and a cache for each layer.
+pub(crate) struct Request<'a> {
+    pub rows: usize,
+    pub past: usize,
+    pub layers: &'a mut [LayerCache],
+}
+
+/// Hidden states [R, d] of the requests' new tokens, in order, after the part's last layer.
+pub(crate) fn decode(
+    input: Source,
+    parameters: &[CpuParameter],
+    indices: &Indices,
+    [d, heads]: [usize; 2],
+    requests: &mut [Request<'_>],
+) -> Vec<f32> {
+    let mut hidden = match input {
+        Source::Tokens(tokens) => {
+            let [table, positions] = indices.embedding;
+            let places: Vec<usize> =
+                requests.iter().flat_map(|request| request.past..request.past + request.rows).collect();
+            embedding::at(&tokens, |row| places[row], &parameters[table], &parameters[positions], d)
+        }
+        Source::Hidden(hidden) => hidden,
+    };
+    for (layer, &first) in indices.layers.iter().enumerate() {
+        let mut slots: Vec<_> = requests
+            .iter_mut()
+            .map(|Request { rows, past, layers }| Slot {
+                cache: &mut layers[layer],
+                past: *past,
+                rows: *rows,
+            })
+            .collect();
+        hidden = cached::forward(&hidden, &parameters[first..first + LAYER_TENSORS], heads, &mut slots);
     }
     hidden
 }
@@ -116,4 +157,15 @@ pub(crate) fn logits(
 ) -> Vec<f32> {
     let [weight, _, table] = indices.head;
     head::logits(hidden, &parameters[weight..weight + 2], &parameters[table], width)
+}
+
+/// Logits [R, V] of few rows.
+pub(crate) fn thin_logits(
+    hidden: &[f32],
+    parameters: &[CpuParameter],
+    indices: &Indices,
+    width: usize,
+) -> Vec<f32> {
+    let [weight, _, table] = indices.head;
+    head::thin_logits(hidden, &parameters[weight..weight + 2], &parameters[table], width)
 }

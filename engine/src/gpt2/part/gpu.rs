@@ -5,7 +5,7 @@ use burn_tensor::{Device, Gradients, Int, Tensor, TensorData};
 use super::{Indices, Source};
 use crate::{
     gpt2::shapes::LAYER_TENSORS,
-    gpu::{embedding, head, ids, layer, leaf},
+    gpu::{cached, embedding, head, ids, layer, leaf},
     parameters::BurnParameter,
     sizes::Sizes,
 };
@@ -71,6 +71,50 @@ pub(crate) fn infer(
 ) -> Tensor<3> {
     let weights: Vec<_> = used(&input, indices).map(|index| parameters[index].value()).collect();
     run(input, &weights, sizes)
+}
+
+/// New tokens of one request: their rows in the batch, the tokens before them, and a cache for each layer.
+pub(crate) struct Request<'a> {
+    pub rows: usize,
+    pub past: usize,
+    pub layers: &'a mut [cached::LayerCache],
+}
+
+/// Hidden states [1, R, d] of the requests' new tokens, in order, after the part's last layer.
+pub(crate) fn decode(
+    input: Input,
+    parameters: &[BurnParameter],
+    indices: &Indices,
+    [d, heads]: [usize; 2],
+    requests: &mut [Request<'_>],
+) -> Tensor<3> {
+    let mut hidden = match input {
+        Input::Tokens(tokens) => {
+            let device = tokens.device();
+            let places: Vec<u32> = requests
+                .iter()
+                .flat_map(|request| request.past..request.past + request.rows)
+                .map(|place| place as u32)
+                .collect();
+            let places = ids(&places, [1, places.len()], &device);
+            let [table, positions] = indices.embedding.map(|index| parameters[index].value());
+            embedding::at(tokens, places, table, positions, d)
+        }
+        Input::Hidden(hidden) => hidden,
+    };
+    for (layer, &first) in indices.layers.iter().enumerate() {
+        let weights: Vec<_> = (first..first + LAYER_TENSORS).map(|index| parameters[index].value()).collect();
+        let mut slots: Vec<_> = requests
+            .iter_mut()
+            .map(|Request { rows, past, layers }| cached::Slot {
+                cache: &mut layers[layer],
+                past: *past,
+                rows: *rows,
+            })
+            .collect();
+        hidden = cached::forward(hidden, &weights, heads, &mut slots);
+    }
+    hidden
 }
 
 /// Gradient of the input, None when that is tokens; adds to the parameters' gradients.

@@ -69,6 +69,12 @@ pub enum StageError {
         /// Index in the step.
         micro_batch: u32,
     },
+    /// A cache that was made for another hop, model or device.
+    #[error("the cache was not made for hop {hop} of this stage")]
+    WrongCache {
+        /// Index in the plan.
+        hop: u32,
+    },
     /// NaN or infinity where training cannot go on with it.
     #[error("{what} is not finite")]
     NotFinite {

@@ -1,6 +1,7 @@
 //! What one worker holds and computes: one or two hops of the plan over one set of parameters.
 
 mod compute;
+mod decode;
 mod error;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use protocol::{
     spec::{Hop, ModelSpec, Moments, OptimizerSpec, Part, RunSpec},
 };
 
+pub use decode::Decode;
 pub use error::StageError;
 
 use compute::{Hidden, PartPass, Saved};
@@ -357,6 +359,11 @@ impl Stage {
         &self.parameters
     }
 
+    fn sizes(&self, [sequences, tokens]: [usize; 2]) -> Sizes {
+        let (width, heads) = (self.model.width as usize, self.model.heads as usize);
+        Sizes { sequences, tokens, width, heads }
+    }
+
     /// Checks what enters a hop.
     fn enter(
         &self,
@@ -369,8 +376,7 @@ impl Stage {
         if tokens > positions {
             return Err(StageError::TooLong { tokens, positions });
         }
-        let width = self.model.width as usize;
-        let sizes = Sizes { sequences, tokens, width, heads: self.model.heads as usize };
+        let sizes = self.sizes([sequences, tokens]);
         let rows = sizes.rows();
         if rows == 0 {
             return Err(StageError::Length { what: "a micro-batch", found: 0, expected: 1 });
@@ -381,7 +387,7 @@ impl Stage {
                 Ok((Source::Tokens(tokens.to_vec()), sizes))
             }
             HopInput::Hidden(hidden) if !held.part.embedding => {
-                check_length("a hidden state", hidden.len(), rows * width)?;
+                check_length("a hidden state", hidden.len(), rows * sizes.width)?;
                 Ok((Source::Hidden(hidden), sizes))
             }
             HopInput::Tokens(_) => {
