@@ -21,6 +21,7 @@ pub mod pages;
 mod run_folder;
 mod runtime;
 mod server;
+mod serving;
 mod storage;
 pub mod tls;
 

@@ -35,8 +35,8 @@ pub mod limits;
 pub mod message;
 pub mod published;
 pub mod refusal;
-mod sizes;
 pub mod serving;
+mod sizes;
 pub mod spec;
 
 pub mod tab;

@@ -33,8 +33,12 @@ mod run_kinds;
 mod section;
 
 pub use block_fields::{BlocksConfig, RoundsConfig};
-pub use choices::{AggregatorName, DeltaName, ModeName, MomentsName, OuterName, PRESETS, Preset};
+pub use choices::{
+    AggregatorName, DeltaName, ModeName, MomentsName, OuterName, PRESETS, Preset, ServingPlace,
+};
 pub use fault::ConfigFault;
-pub use fields::{DataConfig, ModelConfig, PipelineConfig, SessionConfig, SnapshotConfig, TrainingConfig};
+pub use fields::{
+    DataConfig, ModelConfig, PipelineConfig, ServingConfig, SessionConfig, SnapshotConfig, TrainingConfig,
+};
 pub use reference::reference;
 pub use run_config::RunConfig;

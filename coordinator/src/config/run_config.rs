@@ -71,7 +71,8 @@ impl RunConfig {
 
     /// The values of all sections, in the order of [`RunConfig::SECTIONS`].
     pub(super) fn write(&self) -> Result<[Vec<Written>; 10], toml::ser::Error> {
-        let Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session, serving } = self;
+        let Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session, serving } =
+            self;
         Ok([
             TopConfig { name: name.clone(), mode: *mode }.write()?,
             model.write()?,

@@ -62,7 +62,7 @@ async fn organizer(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Res
 
 /// # Errors
 /// The answer to anybody else.
-fn if_organizer(shared: &Shared, headers: &HeaderMap) -> Result<(), Box<Response>> {
+pub(super) fn if_organizer(shared: &Shared, headers: &HeaderMap) -> Result<(), Box<Response>> {
     if super::token::equal(bearer(headers).unwrap_or_default(), &shared.organizer) {
         return Ok(());
     }

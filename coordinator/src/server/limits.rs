@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! held     connections, handshakes, sessions, streams, transfers: counted, until they are given back
-//! used     requests, and bytes that probes are answered with: earned with time, and saved up to a burst
+//! used     requests, texts of the model, and bytes that probes are answered with: earned with time, and saved up
 //! ```
 //!
 //! A school or a household has one address, so the limits of one address are those of a large class. Whoever has few
@@ -34,10 +34,12 @@ pub(crate) enum Used {
     Requests,
     /// Bytes of answers to probes.
     ProbeBytes,
+    /// Texts that the model is to write.
+    Texts,
 }
 
 const HELD: usize = 5;
-const USED: usize = 2;
+const USED: usize = 3;
 /// Addresses that may be known before those that hold nothing are looked through.
 const MANY: usize = 4096;
 

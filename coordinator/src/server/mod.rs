@@ -12,12 +12,14 @@
 //! api.rs        JSON for the pages                         events.rs   server-sent events
 //! answers.rs    answers in words, and bearer tokens of requests   ranges.rs  ranges of bytes in headers
 //! metrics.rs    /metrics                                   token.rs    bearer tokens
+//! completions.rs   texts that the model writes, in OpenAI's shape
 //! ```
 
 mod address;
 mod answers;
 mod api;
 mod blobs;
+mod completions;
 mod events;
 mod guard;
 mod hub;
@@ -43,12 +45,16 @@ use control::Event;
 use protocol::worker_id::WorkerId;
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 
+pub(crate) use address::Address;
 pub(crate) use hub::Hub;
 pub(crate) use listener::serve;
 pub(crate) use permits::Limits;
 pub(crate) use secured::Security;
 
-use crate::storage::{blob_store::BlobStore, watch::StorageWatch};
+use crate::{
+    serving::Serving,
+    storage::{blob_store::BlobStore, watch::StorageWatch},
+};
 
 /// What every request handler may reach.
 pub(crate) struct Shared {
@@ -74,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) next_worker: AtomicU64,
     /// Largest frame of a session after its Hello, in bytes.
     pub(crate) largest_frame: usize,
+    /// Texts that the model writes.
+    pub(crate) serving: Serving,
     /// Hosts, without ports, by which requests may name this coordinator; None: any.
     pub(crate) hosts: Option<Vec<String>>,
 }
@@ -94,6 +102,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(api::routes())
         .merge(blobs::routes())
+        .merge(completions::routes())
         .route("/v1/session", axum::routing::any(session::upgrade))
         .with_state(shared.clone())
         .merge(crate::pages::router())

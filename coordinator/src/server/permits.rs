@@ -42,13 +42,15 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// As a run's file says, with so many files that may be open.
-    pub(crate) fn new(session: &SessionConfig, files: u64) -> Self {
+    /// As a run's file says, with so many texts that an address may ask for and files that may be open.
+    pub(crate) fn new(session: &SessionConfig, texts_per_minute: u32, files: u64) -> Self {
         let workers = session.max_workers as usize;
         // Each worker takes a file; so does each connection.
         let connections = files.saturating_sub(OWN_FILES + u64::from(session.max_workers)) as usize;
         let requests = f64::from(session.requests_per_second);
         let requests = Rate { per_second: requests, burst: requests * REQUEST_BURST };
+        let texts = f64::from(texts_per_minute);
+        let texts = Rate { per_second: texts / 60.0, burst: texts };
         let times =
             |rate: Rate| Rate { per_second: ADDRESSES * rate.per_second, burst: ADDRESSES * rate.burst };
         let each = Most {
@@ -59,7 +61,7 @@ impl Limits {
                 session.streams_per_address as usize,
                 TRANSFERS[0],
             ],
-            used: [requests, PROBES],
+            used: [requests, PROBES, texts],
         };
         let all = Most {
             // Whether the run is full, its decisions say, in words of their own.
@@ -70,7 +72,7 @@ impl Limits {
                 STREAMS,
                 TRANSFERS[1],
             ],
-            used: [times(requests), times(PROBES)],
+            used: [times(requests), times(PROBES), times(texts)],
         };
         Self {
             book: Arc::new(Mutex::new(Book::new(each, all))),

@@ -216,6 +216,10 @@ impl DataDir {
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
+
+    pub(crate) fn samples(&self) -> PathBuf {
+        self.root.join("samples.json")
+    }
 }
 
 /// The run as it is to be found again from any folder.

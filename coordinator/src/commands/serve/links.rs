@@ -6,11 +6,11 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use super::Serving;
+use super::RunningCoordinator;
 use crate::tls;
 
 /// Prints where the coordinator is reached, by whom; to a terminal a picture for the cameras of phones too.
-pub(super) fn print(serving: &Serving, out: &mut impl Write, is_terminal: bool) -> io::Result<()> {
+pub(super) fn print(serving: &RunningCoordinator, out: &mut impl Write, is_terminal: bool) -> io::Result<()> {
     let scheme = if serving.is_secure { "https" } else { "http" };
     let links: Vec<String> = reached(serving.address, &tls::addresses(), &serving.hosts)
         .into_iter()

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use protocol::view::Phase;
 
 use crate::{config::RunConfig, tls::CertificateSource};
-pub use start::{Serving, start};
+pub use start::{RunningCoordinator, start};
 
 /// Time for the last workers to hear that the run is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);

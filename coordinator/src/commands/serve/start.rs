@@ -18,7 +18,8 @@ use control::{
 use engine::aggregation::server::Server;
 use protocol::{
     frame, limits,
-    spec::{Moments, RunSpec},
+    serving::Samples,
+    spec::{ModelSpec, Moments, RunSpec},
     tensor::TensorMeta,
 };
 use tokio::{
@@ -28,9 +29,10 @@ use tokio::{
 
 use super::{Options, settings};
 use crate::{
-    config::{ModeName, RunConfig},
+    config::{ModeName, RunConfig, ServingPlace},
     data::{
         Dataset,
+        tokenizer::Tokenizer,
         windows::{TrainWindows, ValidationWindows},
     },
     runtime::{
@@ -42,6 +44,7 @@ use crate::{
         self, Hub, Limits, Security, Shared,
         trust::{self, OwnAuthority, to_tls},
     },
+    serving::{Desk, Most, Serving, Writer, WriterThread},
     storage::{
         blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots, watch::StorageWatch,
     },
@@ -58,7 +61,7 @@ const FILES: u64 = 1024;
 const POINT_QUEUE: usize = 256;
 
 /// A coordinator that is up.
-pub struct Serving {
+pub struct RunningCoordinator {
     /// Where it listens.
     pub address: SocketAddr,
     /// Bearer token of the organizer.
@@ -78,7 +81,7 @@ pub struct Serving {
     shared: Arc<Shared>,
 }
 
-impl Serving {
+impl RunningCoordinator {
     /// Waits until the last worker has gone.
     pub async fn deserted(&self) {
         self.shared.hub.empty().await;
@@ -89,7 +92,7 @@ impl Serving {
 ///
 /// # Errors
 /// A port or folder that cannot be had, data that cannot be read, a run that is not the one in the folder; in words.
-pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Serving> {
+pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<RunningCoordinator> {
     if let Some(start_with) = options.start_with {
         override_start_with(&mut config, start_with)?;
     }
@@ -128,9 +131,11 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let (curve, curves) = watch::channel(Arc::default());
     let points = broadcast::Sender::new(POINT_QUEUE);
     let organizer = data_dir.organizer_token()?;
+    let (serving, writer) = serving(&config, &run.model, &dataset, &data_dir)?;
     let shared = Arc::new(Shared {
         hub: Hub::default(),
-        limits: Limits::new(&config.session, open_files()),
+        limits: Limits::new(&config.session, config.serving.texts_per_minute, open_files()),
+        serving,
         events: events.clone(),
         view: views,
         curve: curves,
@@ -158,7 +163,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
     let address = listener.local_addr()?;
     let authority = tls.as_ref().and_then(Tls::fingerprint);
     let is_secure = tls.is_some();
-    let network = Network { listener, tls };
+    let network = Network { listener, tls, writer };
     let failed = match up.config.mode {
         ModeName::Pipeline => {
             let (told, mode_events) = mpsc::unbounded_channel();
@@ -174,7 +179,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Se
         }
     };
     let hosts = options.hosts;
-    Ok(Serving {
+    Ok(RunningCoordinator {
         address,
         organizer_token: organizer,
         is_secure,
@@ -203,6 +208,8 @@ fn override_start_with(config: &mut RunConfig, start_with: u32) -> anyhow::Resul
 struct Network {
     listener: TcpListener,
     tls: Option<Tls>,
+    /// Ends with them.
+    writer: Option<WriterThread>,
 }
 
 /// Lets the run and the network go on until the process ends.
@@ -223,7 +230,7 @@ where
     let shared = &interpreter.shared;
     let mut router = server::router(shared.clone());
     let limits = shared.limits.clone();
-    let Network { listener, tls } = network;
+    let Network { listener, tls, writer } = network;
     let mut security = None;
     if let Some(tls) = &tls {
         let mut plain = to_tls(shared.hosts.clone());
@@ -242,12 +249,47 @@ where
         }
     };
     Ok(tokio::spawn(async move {
+        let _writer = writer;
         tokio::select! {
             result = interpreter.run(ended) => result,
             () = server::serve(listener, router, limits, security) => Ok(()),
             () = certificate => Ok(()),
         }
     }))
+}
+
+/// Who writes texts as the run's file says; the writer is started.
+fn serving(
+    config: &RunConfig,
+    model: &ModelSpec,
+    dataset: &Dataset,
+    data_dir: &DataDir,
+) -> anyhow::Result<(Serving, Option<WriterThread>)> {
+    let settings = config.serving.clone();
+    let most = Most {
+        at_once: settings.at_once as usize,
+        waiting: settings.waiting as usize,
+        bytes: u64::from(settings.cache_mb) * 1_000_000,
+    };
+    let tokenizer =
+        Arc::new(Tokenizer::restore(&dataset.tokenizer.save(), data_dir.tokenizer_files().as_deref())?);
+    let (desk, writer) = match settings.r#where {
+        ServingPlace::Off => {
+            let desk = Desk::new(most, Samples::default());
+            let words =
+                "this run writes no texts; its organizer can let it with [serving] where = \"coordinator\"";
+            desk.in_use(None, Some(words.into()));
+            (desk, None)
+        }
+        ServingPlace::Coordinator => {
+            let threads = settings.threads as usize;
+            let desk = |samples| Desk::new(most, samples);
+            let writer = Writer::new(desk, data_dir, model.clone(), tokenizer.clone(), threads)?;
+            (writer.desk(), Some(writer.start()?))
+        }
+    };
+    let name = config.name.clone();
+    Ok((Serving { name, settings, model: model.clone(), tokenizer, desk }, writer))
 }
 
 /// Files that this process may have open, after asking for as many as it may have: most systems begin with few.

@@ -1,0 +1,259 @@
+//! The thread that has the model: it loads the newest checkpoint, writes the texts whose turn it is in one batch, and tells
+//! their tokens.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use engine::generate::{Decoder, Request, Sampling, Step, TextId};
+use futures::executor::block_on;
+use protocol::{serving::Sample, spec::ModelSpec};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::{
+    desk::{Desk, Told, Wanted},
+    model::Newest,
+    pieces::Pieces,
+    queue::Number,
+    samples::Kept,
+};
+use crate::{data::tokenizer::Tokenizer, storage::data_dir::DataDir};
+
+/// How often a newer checkpoint is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// Of a sample.
+const SAMPLE_TOKENS: usize = 160;
+const SAMPLE: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 1 };
+
+/// Everything that the thread needs.
+pub(crate) struct Writer {
+    desk: Arc<Desk>,
+    checkpoints: PathBuf,
+    model: ModelSpec,
+    tokenizer: Arc<Tokenizer>,
+    kept: Kept,
+    pool: ThreadPool,
+}
+
+/// A text that is being written.
+enum Open {
+    /// Somebody wants it.
+    Wanted { number: Number, wanted: Wanted, since: Instant },
+    /// For the samples of this step.
+    Sample { step: u64, pieces: Pieces, text: String },
+}
+
+/// A model with the texts that it is writing.
+struct Loaded {
+    newest: Newest,
+    decoder: Decoder,
+    open: BTreeMap<TextId, Open>,
+}
+
+/// Ends the thread when it is dropped.
+pub(crate) struct WriterThread(Arc<Desk>);
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Writer {
+    /// What will write for the requests at `desk`, with so many threads.
+    ///
+    /// # Errors
+    /// When the threads cannot be started.
+    pub(crate) fn new(
+        make_desk: impl FnOnce(protocol::serving::Samples) -> Arc<Desk>,
+        data_dir: &DataDir,
+        model: ModelSpec,
+        tokenizer: Arc<Tokenizer>,
+        threads: usize,
+    ) -> anyhow::Result<Self> {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("writer-{index}"))
+            .build()
+            .context("the threads that write texts could not be started")?;
+        let kept = Kept::read(&data_dir.samples(), &tokenizer.usual_prompt());
+        let desk = make_desk(kept.samples.clone());
+        Ok(Self { desk, checkpoints: data_dir.checkpoints(), model, tokenizer, kept, pool })
+    }
+
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        self.desk.clone()
+    }
+
+    /// Writes until the value is dropped.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn start(mut self) -> anyhow::Result<WriterThread> {
+        let running = WriterThread(self.desk.clone());
+        thread::Builder::new()
+            .name("writer".into())
+            .spawn(move || {
+                while !self.desk.is_closed() {
+                    // A fault of one text must not end all others for ever.
+                    if catch_unwind(AssertUnwindSafe(|| self.write())).is_err() {
+                        tracing::error!("writing texts failed; it begins anew");
+                        self.desk.in_use(None, Some("writing texts failed; it begins anew".into()));
+                        thread::sleep(LOOK);
+                    }
+                }
+            })
+            .context("the thread that writes texts could not be started")?;
+        Ok(running)
+    }
+
+    fn write(&mut self) {
+        let mut loaded: Option<Loaded> = None;
+        let mut looked: Option<Instant> = None;
+        // The checkpoint that could not be loaded is not tried again and again.
+        let mut broken: Option<Newest> = None;
+        while !self.desk.is_closed() {
+            let idle = loaded.as_ref().is_none_or(|loaded| loaded.open.is_empty());
+            if idle && looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                if let Some(newest) = Newest::of(&self.checkpoints)
+                    && broken.as_ref() != Some(&newest)
+                    && self.is_worth(&newest, loaded.as_ref())
+                {
+                    loaded = self.load(newest, &mut broken);
+                }
+            }
+            match &mut loaded {
+                // What was loaded last counts until a newer one has come; a newer one is not begun in the middle.
+                Some(loaded) => self.advance(loaded),
+                None => self.desk.wait(LOOK),
+            }
+        }
+    }
+
+    /// Whether a checkpoint is to be loaded: somebody waits for a text, a sample of it is wanted, or there is none yet.
+    fn is_worth(&self, newest: &Newest, loaded: Option<&Loaded>) -> bool {
+        let Some(loaded) = loaded else { return true };
+        loaded.newest.step != newest.step && (self.desk.state().waiting > 0 || self.kept.wants(newest.step))
+    }
+
+    fn load(&mut self, newest: Newest, broken: &mut Option<Newest>) -> Option<Loaded> {
+        match newest.load(&self.model) {
+            Ok(decoder) => {
+                let mut loaded = Loaded { newest, decoder, open: BTreeMap::new() };
+                self.begin_sample(&mut loaded);
+                self.desk.in_use(Some(loaded.newest.step), None);
+                Some(loaded)
+            }
+            // It is removed when newer ones have come; that is no fault.
+            Err(_) if !newest.folder.exists() => None,
+            Err(error) => {
+                let words = format!("the newest checkpoint cannot be used: {error:#}");
+                tracing::warn!("{words}");
+                self.desk.in_use(None, Some(words));
+                *broken = Some(newest);
+                None
+            }
+        }
+    }
+
+    fn begin_sample(&self, loaded: &mut Loaded) {
+        let step = loaded.newest.step;
+        let Ok(prompt) = self.tokenizer.encode(&self.kept.samples.prompt) else { return };
+        if !self.kept.wants(step) || prompt.is_empty() {
+            return;
+        }
+        if let Ok(text) = loaded.decoder.open(Request::new(prompt, SAMPLE_TOKENS, SAMPLE)) {
+            let pieces = Pieces::new(vec![]);
+            loaded.open.insert(text, Open::Sample { step, pieces, text: String::new() });
+        }
+    }
+
+    /// Takes up what there is room for, and does one step of all texts.
+    fn advance(&mut self, loaded: &mut Loaded) {
+        self.give_up(loaded);
+        // A newer model waits until all texts of this one are written; those that wait get the newer one.
+        for (number, wanted) in self.desk.take_up() {
+            match loaded.decoder.open(wanted.request.clone()) {
+                Ok(text) => {
+                    wanted.tell(Told::Place(0));
+                    loaded.open.insert(text, Open::Wanted { number, wanted, since: Instant::now() });
+                }
+                Err(error) => {
+                    wanted.tell(Told::Failed(error.to_string()));
+                    self.desk.ended(number, None);
+                }
+            }
+        }
+        if loaded.open.is_empty() {
+            self.desk.wait(LOOK);
+            return;
+        }
+        let steps = self.pool.install(|| block_on(loaded.decoder.step()));
+        match steps {
+            Ok(steps) => steps.into_iter().for_each(|step| self.tell(loaded, step)),
+            Err(error) => {
+                let words = format!("the model cannot go on: {error}");
+                for (text, open) in std::mem::take(&mut loaded.open) {
+                    loaded.decoder.close(text);
+                    if let Open::Wanted { number, wanted, .. } = open {
+                        wanted.tell(Told::Failed(words.clone()));
+                        self.desk.ended(number, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Texts that nobody wants any more make room at once; while it is switched off, all do.
+    fn give_up(&self, loaded: &mut Loaded) {
+        let on = self.desk.is_on();
+        let Loaded { decoder, open, .. } = loaded;
+        open.retain(|text, open| {
+            let Open::Wanted { number, wanted, .. } = open else { return true };
+            if on && !wanted.is_abandoned() {
+                return true;
+            }
+            wanted.tell(Told::Failed("the organizer has switched this off".into()));
+            decoder.close(*text);
+            self.desk.ended(*number, None);
+            false
+        });
+    }
+
+    fn tell(&mut self, loaded: &mut Loaded, step: Step) {
+        let Step { text, progress, finished } = step;
+        match loaded.open.get_mut(&text) {
+            Some(Open::Wanted { number, wanted, since }) => {
+                wanted.tell(Told::Wrote { prompt: progress.prompt, tokens: progress.written });
+                if finished {
+                    wanted.tell(Told::Ended);
+                    self.desk.ended(*number, Some(since.elapsed().as_secs_f64()));
+                }
+            }
+            Some(Open::Sample { step, pieces, text }) => {
+                for token in progress.written {
+                    text.push_str(&pieces.add(token.id, &self.tokenizer).unwrap_or_default());
+                }
+                if finished {
+                    text.push_str(&pieces.rest());
+                    let sample = Sample { step: *step, text: std::mem::take(text) };
+                    if let Err(error) = self.kept.add(sample) {
+                        tracing::warn!("what the model wrote cannot be kept: {error}");
+                    }
+                    self.desk.set_samples(self.kept.samples.clone());
+                }
+            }
+            None => {}
+        }
+        if finished {
+            loaded.open.remove(&text);
+        }
+    }
+}
