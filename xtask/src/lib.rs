@@ -11,6 +11,7 @@ pub mod mirror;
 pub mod pages;
 pub mod precompress;
 pub mod process;
+pub mod python;
 pub mod run;
 pub mod setup;
 pub mod soak;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::{
-    chromium, process,
+    chromium, process, python,
     system::{Manager, Package, hint, is_root},
     tools,
     workspace::Workspace,
@@ -22,6 +22,7 @@ pub const WASM: &str = "wasm32-unknown-unknown";
 pub fn everything(workspace: &Workspace) -> Result<()> {
     for_building(workspace)?;
     let browser = browser(workspace)?;
+    python(workspace)?;
     eprintln!("ready: tools in {}, browser {}", workspace.tools.display(), browser.chromium.display());
     Ok(())
 }
@@ -70,8 +71,19 @@ pub fn chromium(workspace: &Workspace) -> Result<PathBuf> {
     }
 }
 
+/// A Python with the package that a test asks with.
+///
+/// # Errors
+///
+/// What is missing and cannot be installed, with the command that installs it.
+pub fn python(workspace: &Workspace) -> Result<PathBuf> {
+    require(workspace, &[Package::Python])?;
+    python::with_openai(workspace)
+}
+
 fn find(workspace: &Workspace, package: Package) -> Option<PathBuf> {
     match package {
+        Package::Python => workspace.find_program("python3").filter(|_| python::is_found(workspace)),
         Package::Chromium => chromium::find(workspace.path()),
         Package::ChromeDriver => chromium::find_driver(workspace.path()),
     }
@@ -96,7 +108,7 @@ fn require(workspace: &Workspace, packages: &[Package]) -> Result<()> {
     }
     let names: Vec<_> = missing.iter().map(|package| package.name()).collect();
     bail!(
-        "{} not found: {}; or name yours in the environment variables CHROME and CHROMEDRIVER",
+        "{} not found: {}; or name your browser in the environment variables CHROME and CHROMEDRIVER",
         names.join(" and "),
         hint(manager, &missing)
     )

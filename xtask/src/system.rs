@@ -7,6 +7,8 @@ use crate::{process, workspace::Workspace};
 pub enum Package {
     Chromium,
     ChromeDriver,
+    /// With the module that makes environments.
+    Python,
 }
 
 impl Package {
@@ -14,6 +16,7 @@ impl Package {
         match self {
             Package::Chromium => "Chromium",
             Package::ChromeDriver => "ChromeDriver",
+            Package::Python => "Python 3 with venv",
         }
     }
 }
@@ -45,6 +48,9 @@ impl Manager {
             (Package::ChromeDriver, Dnf | Brew) => "chromedriver",
             // One package holds both.
             (Package::ChromeDriver, Pacman) => "chromium",
+            (Package::Python, Apt) => "python3-venv",
+            (Package::Python, Dnf) => "python3",
+            (Package::Python, Pacman | Brew) => "python",
         }
     }
 }
@@ -52,7 +58,7 @@ impl Manager {
 /// How a person installs the packages on this kind of system.
 pub fn hint(manager: Option<Manager>, packages: &[Package]) -> String {
     let Some(manager) = manager else {
-        return "install Chromium or Chrome, and the ChromeDriver of the same version".into();
+        return "install Chromium or Chrome, the ChromeDriver of the same version, and Python 3".into();
     };
     let mut names: Vec<_> = packages.iter().map(|package| manager.package(*package)).collect();
     names.dedup();

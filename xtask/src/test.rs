@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{bundle, pages, process, setup, workspace::Workspace};
+use crate::{bundle, pages, process, python, setup, workspace::Workspace};
 
 /// The package whose tests start real processes and real browsers.
 const END_TO_END: &str = "tests";
@@ -28,9 +28,9 @@ pub fn test(workspace: &Workspace) -> Result<()> {
 }
 
 fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    let browser = report.stage("set-up", || {
+    let (browser, python) = report.stage("set-up", || {
         setup::for_building(workspace)?;
-        setup::browser(workspace)
+        Ok((setup::browser(workspace)?, setup::python(workspace)?))
     })?;
     report.stage("format", || process::run(workspace.cargo().args(["fmt", "--all", "--check"])))?;
     report.stage("pages", || pages::build(workspace))?;
@@ -66,6 +66,7 @@ fn stages(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.stage("end-to-end tests", || {
         let mut command = cargo(&["test"]);
         command.args(selected(&targets.end_to_end)).env("COHORT_BIN", workspace.cohort());
+        command.env(python::VARIABLE, &python);
         process::run(browser_environment(&mut command, &browser))
     })
 }

@@ -88,18 +88,19 @@ async fn ask(shared: &Arc<Shared>, request: Request) -> Result<Response, Box<Res
     let length = receive::length(request.body()).unwrap_or(BODY);
     if length > BODY {
         let words = format!("the body has {length} bytes; up to {BODY} are let in");
-        return Err(error(StatusCode::PAYLOAD_TOO_LARGE, &words, None, Some("too_large")));
+        return Err(Box::new(error(StatusCode::PAYLOAD_TOO_LARGE, &words, None, Some("too_large"))));
     }
     let body = receive::whole(request.into_body(), length).await?;
     let serving = &shared.serving;
-    let asked = serving::Request::read(&body, serving.bounds()).map_err(|fault| of_fault(&fault))?;
+    let asked =
+        serving::Request::read(&body, serving.bounds()).map_err(|fault| Box::new(of_fault(&fault)))?;
     let texts = (asked.prompts.len() * asked.n) as f64;
     shared.limits.try_use(address, Used::Texts, texts).map_err(|refused| {
         let (status, after) = (StatusCode::TOO_MANY_REQUESTS, refused.after);
-        later(error(status, &refused.words, None, Some("rate_limit_exceeded")), after)
+        Box::new(later(error(status, &refused.words, None, Some("rate_limit_exceeded")), after))
     })?;
     let step = serving.desk.state().step.unwrap_or_default();
-    let id = format!("cmpl-{}", token::random_token());
+    let id = format!("cmpl-{:016x}", rand::random::<u64>());
     let answer = Answer::new(&id, started(), &serving.name, step, asked);
     let wanted = answer.wanted(rand::random());
     let wanted = wanted.into_iter().map(|text| {
@@ -107,14 +108,16 @@ async fn ask(shared: &Arc<Shared>, request: Request) -> Result<Response, Box<Res
         let bytes = Cache::bytes(&serving.model, &serving.model.whole(), positions);
         (text, bytes)
     });
-    let texts = serving.desk.ask(address, wanted.collect()).map_err(|refused| match refused {
-        Refused::Full(after) => {
-            let words = "too many texts are waiting already; ask again later";
-            later(error(StatusCode::TOO_MANY_REQUESTS, words, None, Some("rate_limit_exceeded")), after)
-        }
-        Refused::Closed(words) => {
-            later(error(StatusCode::SERVICE_UNAVAILABLE, &words, None, Some("not_serving")), ALIVE)
-        }
+    let texts = serving.desk.ask(address, wanted.collect()).map_err(|refused| {
+        Box::new(match refused {
+            Refused::Full(after) => {
+                let words = "too many texts are waiting already; ask again later";
+                later(error(StatusCode::TOO_MANY_REQUESTS, words, None, Some("rate_limit_exceeded")), after)
+            }
+            Refused::Closed(words) => {
+                later(error(StatusCode::SERVICE_UNAVAILABLE, &words, None, Some("not_serving")), ALIVE)
+            }
+        })
     })?;
     let writing = Writing { shared: shared.clone(), answer, texts };
     if writing.answer.is_stream() { Ok(writing.stream()) } else { writing.whole().await }
@@ -171,7 +174,12 @@ impl Writing {
                 Ok(Some(News::Place(_) | News::Nothing)) => {}
                 Ok(None) => return Ok(fresh(Json(self.answer.whole(&pieces)))),
                 Err(words) => {
-                    return Err(error(StatusCode::SERVICE_UNAVAILABLE, &words, None, Some("not_serving")));
+                    return Err(Box::new(error(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        &words,
+                        None,
+                        Some("not_serving"),
+                    )));
                 }
             }
         }
@@ -212,10 +220,10 @@ fn may_ask(shared: &Shared, headers: &HeaderMap) -> Result<(), Box<Response>> {
         return Ok(());
     }
     let words = "texts of this run are for the organizer only: send the token of the organizer link as a bearer token";
-    Err(error(StatusCode::UNAUTHORIZED, words, None, Some("invalid_api_key")))
+    Err(Box::new(error(StatusCode::UNAUTHORIZED, words, None, Some("invalid_api_key"))))
 }
 
-fn of_fault(fault: &Fault) -> Box<Response> {
+fn of_fault(fault: &Fault) -> Response {
     let status = match fault.code {
         "model_not_found" => StatusCode::NOT_FOUND,
         _ => StatusCode::BAD_REQUEST,
@@ -223,21 +231,21 @@ fn of_fault(fault: &Fault) -> Box<Response> {
     error(status, &fault.words, fault.param, Some(fault.code))
 }
 
-fn error(status: StatusCode, words: &str, param: Option<&str>, code: Option<&str>) -> Box<Response> {
+fn error(status: StatusCode, words: &str, param: Option<&str>, code: Option<&str>) -> Response {
     let kind = match status {
         StatusCode::UNAUTHORIZED => "authentication_error",
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",
     };
-    Box::new((status, Json(fault_json(words, kind, param, code))).into_response())
+    (status, Json(fault_json(words, kind, param, code))).into_response()
 }
 
 fn fault_json(words: &str, kind: &str, param: Option<&str>, code: Option<&str>) -> Value {
     json!({ "error": { "message": words, "type": kind, "param": param, "code": code } })
 }
 
-fn later(mut response: Box<Response>, after: Duration) -> Box<Response> {
+fn later(mut response: Response, after: Duration) -> Response {
     let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response

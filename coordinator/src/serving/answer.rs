@@ -228,9 +228,14 @@ fn scored(token: &Token, tokenizer: &Tokenizer) -> Result<(Score, u32), String> 
     for (id, log_probability) in &token.likeliest {
         likeliest.insert(words(*id)?, json!(log_probability));
     }
-    let likeliest = (!likeliest.is_empty()).then(|| likeliest.into());
+    let own = words(token.id)?;
+    // The token itself is told too, so there may be one more than was asked for.
+    let likeliest = (!likeliest.is_empty()).then(|| {
+        likeliest.entry(own.clone()).or_insert_with(|| json!(token.log_probability));
+        likeliest.into()
+    });
     let log_probability = Some(token.log_probability);
-    Ok((Score { token: words(token.id)?, log_probability, likeliest, offset: 0 }, token.id))
+    Ok((Score { token: own, log_probability, likeliest, offset: 0 }, token.id))
 }
 
 impl Written {

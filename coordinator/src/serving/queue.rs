@@ -161,7 +161,8 @@ mod tests {
         assert_eq!((queue.next(), queue.next()), (Some(2), Some(3)));
         queue.enter(address(4), &[(4, 1000)]).unwrap();
         assert_eq!(queue.next(), None);
-        (queue.leave(2), queue.leave(3));
+        queue.leave(2);
+        queue.leave(3);
         assert_eq!(queue.next(), Some(4), "alone");
     }
 
