@@ -1,7 +1,7 @@
 //! Serves the pages that are embedded in the binary: nothing comes from anywhere else.
 //!
 //! ```text
-//! /  /organizer  /watch      index.html; the page itself tells its routes apart
+//! /  /organizer  /watch  /playground   index.html; the page itself tells its routes apart
 //! /www-<hash>_bg.wasm ...    files of the build
 //! anything else              404 in words
 //! ```
@@ -24,7 +24,7 @@ use assets::{Asset, Assets};
 use negotiate::{Coding, accepted_coding, already_has};
 
 /// Routes of the single-page app; all of them are index.html.
-const PAGES: [&str; 3] = ["/", "/organizer", "/watch"];
+const PAGES: [&str; 4] = ["/", "/organizer", "/watch", "/playground"];
 
 /// The pages as the fallback of the coordinator's router: whatever the API does not answer comes here.
 pub fn router() -> Router {

@@ -9,7 +9,7 @@ pub enum LinkError {
 }
 
 /// Pages of a coordinator, which are not part of its own address.
-const PAGES: [&str; 2] = ["organizer", "watch"];
+const PAGES: [&str; 4] = ["organizer", "watch", "playground", "trust"];
 
 /// A coordinator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]

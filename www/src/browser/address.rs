@@ -5,7 +5,7 @@ use web_sys::UrlSearchParams;
 
 use super::js::window;
 
-/// The path's last part, which names the page: "" or "index.html", "organizer", "watch". What is before it is a proxy's.
+/// The path's last part, which names the page: "" or "index.html", "organizer", "watch", "playground". What is before it is a proxy's.
 pub(crate) fn page() -> String {
     let path = window().location().pathname().unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()

@@ -1,6 +1,9 @@
 //! The coordinator's HTTP interface.
 
-use protocol::view::{CurvePoint, RunView};
+use protocol::{
+    serving::{Samples, ServingView},
+    view::{CurvePoint, RunView},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use wasm_bindgen::JsCast;
 use wasm_bindgen_futures::JsFuture;
@@ -32,6 +35,22 @@ pub(crate) async fn curve(after: u64) -> Result<Vec<CurvePoint>, ApiError> {
     get(&format!("./v1/run/curve?after={after}"), LONG).await
 }
 
+/// Whether texts can be asked for, and of what model.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) async fn serving() -> Result<ServingView, ApiError> {
+    get("./v1/serving", SHORT).await
+}
+
+/// What the model wrote at several ages.
+///
+/// # Errors
+/// As for [`curve`].
+pub(crate) async fn samples() -> Result<Samples, ApiError> {
+    get("./v1/samples", LONG).await
+}
+
 /// Hands an order to the coordinator.
 ///
 /// # Errors
@@ -42,6 +61,8 @@ pub(crate) async fn give(order: Order, token: &str) -> Result<(), ApiError> {
         Order::Pause => "./v1/run/pause".to_owned(),
         Order::Stop => "./v1/run/stop".to_owned(),
         Order::Remove(worker) => format!("./v1/workers/{worker}/remove"),
+        Order::Serve(true) => "./v1/serving/on".to_owned(),
+        Order::Serve(false) => "./v1/serving/off".to_owned(),
     };
     let request = request("POST", &path, LONG)?;
     // A token with characters that no header may have is wrong, and the coordinator will say so.

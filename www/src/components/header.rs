@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use crate::{
-    browser::live::Live,
+    browser::{live::Live, served::Served},
     text::{pages as text, run},
 };
 
@@ -13,6 +13,7 @@ pub(crate) enum Place {
     Volunteer,
     Organizer,
     Watch,
+    Playground,
 }
 
 /// The header of the page `here`.
@@ -24,6 +25,7 @@ pub(crate) fn Header(
     keep_open: Signal<bool>,
 ) -> impl IntoView {
     let live = expect_context::<Live>();
+    let served = expect_context::<Served>();
     let name = move || live.run.with(|view| view.as_ref().map_or(text::UNNAMED.to_owned(), run::name));
     let link = move |place: Place, href: &'static str, text: &'static str| {
         let current = (place == here).then_some("page");
@@ -49,6 +51,10 @@ pub(crate) fn Header(
                 <nav aria-label=text::PAGES>
                     {link(Place::Volunteer, "./", text::TAKE_PART)}
                     {link(Place::Watch, "watch", text::WATCH)}
+                    {move || {
+                        (here == Place::Playground || served.is_offered())
+                            .then(|| link(Place::Playground, "playground", text::TRY))
+                    }}
                     {(here == Place::Organizer).then(|| link(Place::Organizer, "organizer", text::ORGANIZE))}
                 </nav>
             </div>

@@ -3,5 +3,6 @@
 mod dashboard;
 pub(crate) mod not_found;
 pub(crate) mod organizer;
+pub(crate) mod playground;
 pub(crate) mod volunteer;
 pub(crate) mod watch;

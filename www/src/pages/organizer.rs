@@ -6,7 +6,7 @@ use wasm_bindgen_futures::spawn_local;
 
 use super::dashboard::{Figures, RunPanel, watch_title};
 use crate::{
-    browser::{api, focus, live::Live, token},
+    browser::{api, focus, live::Live, served::Served, token},
     components::{
         confirm::Confirm,
         header::{Header, Place},
@@ -19,6 +19,7 @@ use crate::{
         Tone,
         organizer::{self as text, Denied, Order, Question},
         pages::{self, ApiError},
+        playground,
     },
 };
 
@@ -56,6 +57,7 @@ impl Desk {
         }
         self.busy.set(true);
         self.outcome.set(None);
+        let served = expect_context::<Served>();
         if let Order::Remove(_) = order {
             // The button goes away with its row.
             focus::to(HEADING);
@@ -73,6 +75,9 @@ impl Desk {
             };
             self.outcome.set(Some(outcome));
             self.busy.set(false);
+            if let Order::Serve(_) = order {
+                served.ask();
+            }
         });
     }
 }
@@ -104,6 +109,7 @@ pub(crate) fn Organizer() -> impl IntoView {
             <RunPanel heading=text::HEADING>{controls}</RunPanel>
             <Figures/>
             <Workers remove/>
+            <ServingSwitch desk may/>
             <Invite/>
         </Main>
         <Outcome outcome=desk.outcome/>
@@ -147,6 +153,36 @@ fn Controls(desk: Desk) -> impl IntoView {
             {button("pause", "button", Signal::stored(text::PAUSE), is_running, give(Order::Pause))}
             {button("stop-run", "button danger", Signal::stored(text::STOP), |phase| !is_over(phase), ask_stop)}
         </div>
+    }
+}
+
+/// Turns texts for visitors on and off, where the run writes any.
+#[component]
+fn ServingSwitch(desk: Desk, may: Memo<bool>) -> impl IntoView {
+    let served = expect_context::<Served>();
+    let on = Memo::new(move |_| served.view.with(|view| view.as_ref().is_some_and(|view| view.on)));
+    let words = move || if on.get() { playground::SWITCH_OFF } else { playground::SWITCH_ON };
+    let pressed = move |_| {
+        if !desk.busy.get_untracked() {
+            desk.give(Order::Serve(!on.get_untracked()));
+        }
+    };
+    view! {
+        <section class="card" aria-labelledby="serving-title" hidden=move || !(may.get() && served.is_offered())>
+            <h2 id="serving-title">{playground::SWITCH_TITLE}</h2>
+            <p class="quiet">{playground::SWITCH_NOTE} <a href="playground">{playground::HEADING}</a></p>
+            <div class="actions">
+                <button
+                    type="button"
+                    class="button"
+                    data-testid="serving-switch"
+                    aria-disabled=move || desk.busy.get().to_string()
+                    on:click=pressed
+                >
+                    {words}
+                </button>
+            </div>
+        </section>
     }
 }
 

@@ -108,7 +108,7 @@ mod tests {
         assert!(!cut_rolled_back(&mut curve, &before, &now));
         (before.step, now.step) = (588, 580);
         assert!(cut_rolled_back(&mut curve, &before, &now));
-        assert_eq!(steps(&curve), []);
+        assert!(steps(&curve).is_empty());
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn smoothing_does_not_lag() {
-        assert_eq!(smooth(&[], 3), []);
+        assert!(smooth(&[], 3).is_empty());
         assert_eq!(smooth(&[4.0], 3), [4.0]);
         assert_eq!(smooth(&[5.0, 4.0, 3.0, 2.0], 9), [5.0, 4.0, 3.0, 2.0]);
         assert_eq!(smooth(&[3.0, 6.0, 3.0], 1), [3.0, 4.0, 3.0]);

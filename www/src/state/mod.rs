@@ -10,8 +10,10 @@ pub(crate) mod places;
 pub(crate) mod scores;
 pub(crate) mod session;
 pub(crate) mod shares;
+pub(crate) mod sse;
 pub(crate) mod tally;
 pub(crate) mod user_agent;
+pub(crate) mod writing;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

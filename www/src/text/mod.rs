@@ -15,6 +15,7 @@ pub(crate) mod numbers;
 pub(crate) mod organizer;
 pub(crate) mod pages;
 pub(crate) mod pipeline;
+pub(crate) mod playground;
 pub(crate) mod round;
 pub(crate) mod run;
 pub(crate) mod scores;

@@ -11,6 +11,8 @@ pub(crate) enum Order {
     Pause,
     Stop,
     Remove(u64),
+    /// Texts for visitors, on or off.
+    Serve(bool),
 }
 
 /// That the coordinator has the order. What comes of it is the run's phase and its reason.
@@ -22,6 +24,8 @@ pub(crate) fn taken(order: Order) -> &'static str {
         Order::Pause => "The coordinator has the order to pause.",
         Order::Stop => "The coordinator has the order to stop.",
         Order::Remove(_) => "The coordinator has the order to remove the device.",
+        Order::Serve(true) => "Visitors can ask the model for texts.",
+        Order::Serve(false) => "Nobody can ask the model for texts now.",
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) const BRAND_LABEL: &str = "Cohort, start page";
 pub(crate) const PAGES: &str = "Pages";
 pub(crate) const TAKE_PART: &str = "Take part";
 pub(crate) const WATCH: &str = "Watch";
+pub(crate) const TRY: &str = "Try it";
 pub(crate) const ORGANIZE: &str = "Organize";
 pub(crate) const UNNAMED: &str = "…";
 
