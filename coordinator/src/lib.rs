@@ -6,7 +6,9 @@
 //! runtime/    the one interpreter of a run's actions, with the IO of each mode
 //! config/     run.toml                       data/     from a corpus to batches of tokens
 //! storage/    what a run keeps on disk       pages/    the pages inside the program
-//! tls/        certificates                  run_folder.rs   how a folder of a run is recognised
+//! model_folder/   a model in a folder: ours, transformers', GGUF
+//! run_folder.rs   how a folder of a run is recognised
+//! serving/    texts for whoever asks     tls/      certificates
 //! ```
 //!
 //! What is decided is decided in `control`; here it is carried out. The library has what tests and benches drive from
@@ -17,6 +19,7 @@
 pub mod commands;
 pub mod config;
 pub mod data;
+mod model_folder;
 pub mod pages;
 mod run_folder;
 mod runtime;

@@ -1,17 +1,23 @@
 //! Checkpoints that Hugging Face's `transformers` reads and writes: `config.json` and `model.safetensors` of a
 //! `GPT2LMHeadModel`.
 
+use std::borrow::Cow;
+
 use protocol::{
     blob::BlobHash,
-    spec::{Hop, ModelSpec},
+    spec::{Hop, ModelSpec, Part},
 };
+use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     device::Device,
     gpt2::shapes,
-    parameters::{ParameterError, ParameterSet, Quantity, digest, entry, gather, write},
+    parameters::{
+        Entry, ParameterError, ParameterSet, ParameterShape, Quantity, STEPS, digest, entry, gather, values,
+        write,
+    },
 };
 
 /// Why a checkpoint cannot be read or written.
@@ -67,6 +73,52 @@ impl Checkpoint {
     ) -> Result<Checkpoint, CheckpointError> {
         let weights = gather(&shapes::of_model(model), parts, ("format", "pt"))?;
         Ok(Checkpoint { config: config(model), weights })
+    }
+
+    /// A checkpoint of f32 and full names from what Hugging Face calls a GPT-2: its `config.json`, and one or several
+    /// safetensors files of f32, f16 or bf16, whose names may lack the prefix `transformer.`. A tied model's LM head is
+    /// its token table, whatever the files have beside it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Checkpoint::load`].
+    pub fn import<B: AsRef<[u8]>>(config: &str, files: &[B]) -> Result<Checkpoint, CheckpointError> {
+        let model = model(config)?;
+        let shapes = shapes::of_model(&model);
+        let values = values(&shapes, files)?;
+        let bytes = |values: Vec<f32>| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let entries = shapes.into_iter().zip(values).map(|(ParameterShape { name, shape, .. }, values)| {
+            (name, Entry { dtype: Dtype::F32, shape, bytes: Cow::Owned(bytes(values)) })
+        });
+        let weights = write(entries.collect(), ("format", "pt"))?;
+        Ok(Checkpoint { config: self::config(&model), weights })
+    }
+
+    /// The weights as parts of a snapshot that has seen no step: the embedding, each layer and the head by themselves, so
+    /// that a worker fetches what it holds and little else. A tied head goes with the embedding.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Checkpoint::load`].
+    pub fn parts(&self) -> Result<Vec<(Part, Vec<u8>)>, CheckpointError> {
+        let model = model(&self.config)?;
+        let tied = model.tie_embeddings;
+        let part = |embedding, [first_layer, end_layer]: [u32; 2], head| Part {
+            embedding,
+            first_layer,
+            end_layer,
+            head,
+        };
+        let mut parts = vec![part(true, [0, 0], tied)];
+        parts.extend((0..model.layers).map(|layer| part(false, [layer, layer + 1], false)));
+        if !tied {
+            parts.push(part(false, [model.layers; 2], true));
+        }
+        let file = |part: Part| {
+            let shapes = shapes::of_hops(&model, &[Hop { index: 0, part: part.clone() }]);
+            Ok((part, gather(&shapes, &[&self.weights], (STEPS, "0"))?))
+        };
+        parts.into_iter().map(file).collect()
     }
 
     /// The model and its parameters, ready to train or to generate. Names may lack the prefix

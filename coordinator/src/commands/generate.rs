@@ -1,26 +1,17 @@
 //! `cohort generate`: continue a text with a checkpoint.
 
 use std::{
-    fs,
     io::Write,
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use crate::{
+    model_folder::{self, FolderModel},
+    storage::checkpoint,
+};
 use engine::{
-    checkpoint::Checkpoint,
     device::Device,
     generate::{Decoder, Request, Sampling},
-};
-use protocol::spec::RunSpec;
-
-use crate::{
-    data::{
-        gpt2::VOCABULARY_FILE,
-        tokenizer::{SavedTokenizer, Tokenizer},
-    },
-    run_folder,
-    storage::{checkpoint, data_dir::DataDir},
 };
 
 /// What the command line says.
@@ -69,25 +60,10 @@ fn generate(
     drafts: usize,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let newest = newest_checkpoint(folder)?;
-    let folder = newest.as_path();
-    let read = |name: &str| {
-        let path = folder.join(name);
-        fs::read(&path).with_context(|| {
-            format!(
-                "{} cannot be read; give the folder of a checkpoint, such as checkpoints/step-000100",
-                path.display()
-            )
-        })
-    };
-    let saved: SavedTokenizer = serde_json::from_slice(&read("tokenizer.cohort.json")?)
-        .with_context(|| format!("{} is damaged", folder.join("tokenizer.cohort.json").display()))?;
-    let config = String::from_utf8(read("config.json")?).context("config.json is not UTF-8")?;
-    refuse_block_mode(folder, &config)?;
-    let files = folder.join(VOCABULARY_FILE).exists().then_some(folder);
-    let tokenizer = Tokenizer::restore(&saved, files)?;
-    let checkpoint = Checkpoint { config, weights: read("model.safetensors")? };
-    let (model, parameters) = checkpoint.load(&Device::Cpu)?;
+    let place = checkpoint::of_folder(folder)?;
+    checkpoint::refuse_block_mode(&place, "continued with generate yet")?;
+    let FolderModel { model, checkpoint, tokenizer } = model_folder::read(&place)?;
+    let (_, parameters) = checkpoint.load(&Device::Cpu)?;
     let usual = tokenizer.usual_prompt();
     let prompt = prompt.unwrap_or(&usual);
     let prompt_ids = tokenizer.encode(prompt)?;
@@ -129,27 +105,4 @@ fn generate(
         Some(e) => Err(e),
         None => Ok(()),
     }
-}
-
-/// The folder itself, or the newest checkpoint of the run in it.
-fn newest_checkpoint(folder: &Path) -> anyhow::Result<PathBuf> {
-    if !run_folder::is_of_a_run(folder) {
-        return Ok(folder.to_path_buf());
-    }
-    let (_, run) = DataDir::look_into(folder)?;
-    checkpoint::list(&run.checkpoints())?.pop().with_context(|| {
-        format!("{} has no checkpoint yet; wait for the first, or let the run go on", folder.display())
-    })
-}
-
-/// A checkpoint of block mode has the run's own description as its config.
-fn refuse_block_mode(folder: &Path, config: &str) -> anyhow::Result<()> {
-    let blocks = serde_json::from_str::<RunSpec>(config).is_ok_and(|run| run.blocks.is_some());
-    anyhow::ensure!(
-        !blocks,
-        "{} is of a run in block mode, with which generate cannot continue texts yet; `cohort evaluate` with the run's \
-         folder measures it",
-        folder.display()
-    );
-    Ok(())
 }

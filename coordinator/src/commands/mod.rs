@@ -1,7 +1,9 @@
 //! The command line: one file a command.
 
 mod evaluate;
+mod export;
 mod generate;
+mod import;
 mod progress;
 mod recheck;
 mod reference;
@@ -40,6 +42,10 @@ enum Command {
     Reproduce(reproduce::Arguments),
     /// Continue a text with a checkpoint.
     Generate(generate::Arguments),
+    /// Make a checkpoint of a GPT-2 that transformers has saved.
+    Import(import::Arguments),
+    /// Write a checkpoint for transformers or llama.cpp.
+    Export(export::Arguments),
 }
 
 /// Does what the command line says.
@@ -56,6 +62,8 @@ pub fn run() -> anyhow::Result<()> {
         Command::Simulate(arguments) => simulate::command(&arguments),
         Command::Reproduce(arguments) => reproduce::command(arguments),
         Command::Generate(arguments) => generate::command(&arguments),
+        Command::Import(arguments) => import::command(&arguments),
+        Command::Export(arguments) => export::command(&arguments),
     }
 }
 

@@ -98,7 +98,11 @@ impl Gpt2 {
         Self::parse(read(["encoder.json", VOCABULARY_FILE])?, read(["vocab.bpe", MERGES_FILE])?)
     }
 
-    fn parse(encoder: String, merges: String) -> Result<Self, Gpt2Error> {
+    /// From the texts of `encoder.json` and `vocab.bpe`.
+    ///
+    /// # Errors
+    /// Texts that do not fit together.
+    pub fn parse(encoder: String, merges: String) -> Result<Self, Gpt2Error> {
         let mut hasher = Hasher::new();
         for file in [&encoder, &merges] {
             hasher.update(&(file.len() as u64).to_le_bytes());
@@ -147,6 +151,11 @@ impl Gpt2 {
     /// blake3 of both files.
     pub fn hash(&self) -> Hash {
         self.hash
+    }
+
+    /// The id of `<|endoftext|>`, where the vocabulary has it, whether or not texts may hold it.
+    pub fn known_end_of_text(&self) -> Option<u32> {
+        self.known_end_of_text
     }
 
     /// Takes each `<|endoftext|>` in a text for its one token from now on.
@@ -267,7 +276,7 @@ fn byte_table(ids: &HashMap<String, u32>) -> Result<Vec<Option<Vec<u8>>>, String
 
 /// The character that stands for a byte in the vocabulary: itself if it can be seen, else one from U+0100 on
 /// (`bytes_to_unicode` of OpenAI's encoder.py).
-fn letter(byte: u8) -> char {
+pub(crate) fn letter(byte: u8) -> char {
     let seen = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if seen(byte) {
         char::from(byte)

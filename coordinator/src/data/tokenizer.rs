@@ -146,6 +146,19 @@ impl Tokenizer {
         Ok(Self(Inner::Gpt2(Box::new(gpt2))))
     }
 
+    /// A GPT-2 BPE of another vocabulary.
+    pub fn of_gpt2(gpt2: Gpt2) -> Self {
+        Self(Inner::Gpt2(Box::new(gpt2)))
+    }
+
+    /// The BPE, if it is one.
+    pub fn as_gpt2(&self) -> Option<&Gpt2> {
+        match &self.0 {
+            Inner::Gpt2(gpt2) => Some(gpt2),
+            Inner::Bytes | Inner::Characters(_) => None,
+        }
+    }
+
     /// The tokenizer of a stored run; `files` as in [`Tokenizer::gpt2`].
     ///
     /// # Errors

@@ -6,11 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Context;
 use engine::checkpoint::{Checkpoint, CheckpointError};
-use protocol::spec::ModelSpec;
+use protocol::spec::{ModelSpec, RunSpec};
 
-use super::{HALF, TOKENIZER, remove, sync_folder, write_atomically};
-use crate::data::tokenizer::SavedTokenizer;
+use super::{HALF, TOKENIZER, data_dir::DataDir, remove, sync_folder, write_atomically};
+use crate::{
+    data::tokenizer::SavedTokenizer,
+    model_folder::{self, CONFIG, WEIGHTS},
+    run_folder,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
@@ -53,10 +58,10 @@ pub(crate) fn write(
     let failed = |source| ExportError::Write { path: place.clone(), source };
     let half = tempfile::Builder::new().prefix(HALF).tempdir_in(checkpoints).map_err(failed)?;
     let write = |name: &str, bytes: &[u8]| write_atomically(&half.path().join(name), bytes).map_err(failed);
-    write("model.safetensors", weights)?;
-    write("config.json", config.as_bytes())?;
+    write(WEIGHTS, weights)?;
+    write(CONFIG, config.as_bytes())?;
     let tokenizer = serde_json::to_vec_pretty(tokenizer).map_err(|e| failed(e.into()))?;
-    write("tokenizer.cohort.json", &tokenizer)?;
+    write(model_folder::TOKENIZER, &tokenizer)?;
     // What the run has of transformers' own tokenizer files.
     if let Some(files) = checkpoints.parent().map(|run| run.join(TOKENIZER)).filter(|files| files.exists()) {
         for entry in fs::read_dir(files).map_err(failed)? {
@@ -87,6 +92,36 @@ pub(crate) fn list(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
         .collect();
     folders.sort();
     Ok(folders.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The folder of a checkpoint, or for that of a run its newest.
+///
+/// # Errors
+/// A run without a checkpoint, in words.
+pub(crate) fn of_folder(folder: &Path) -> anyhow::Result<PathBuf> {
+    if !run_folder::is_of_a_run(folder) {
+        return Ok(folder.to_path_buf());
+    }
+    let (_, run) = DataDir::look_into(folder)?;
+    list(&run.checkpoints())?.pop().with_context(|| {
+        format!("{} has no checkpoint yet; wait for the first, or let the run go on", folder.display())
+    })
+}
+
+/// A checkpoint of block mode has the run's own description as its config. `what` cannot be done with it, as the rest of a
+/// sentence.
+///
+/// # Errors
+/// A checkpoint of block mode, in words.
+pub(crate) fn refuse_block_mode(folder: &Path, what: &str) -> anyhow::Result<()> {
+    let config = fs::read(folder.join(CONFIG)).unwrap_or_default();
+    let blocks = serde_json::from_slice::<RunSpec>(&config).is_ok_and(|run| run.blocks.is_some());
+    anyhow::ensure!(
+        !blocks,
+        "{} is of a run in block mode, which cannot be {what}; `cohort evaluate` with the run's folder measures it",
+        folder.display()
+    );
+    Ok(())
 }
 
 fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {

@@ -9,7 +9,7 @@ use safetensors::{Dtype, View};
 use super::{ParameterError, ParameterSet, Quantity};
 
 /// Metadata: optimizer steps the weights have seen.
-pub(super) const STEPS: &str = "steps";
+pub(crate) const STEPS: &str = "steps";
 /// Tensor [1] of I64: updates AdamW's state has seen.
 pub(super) const ADAM_STEPS: &str = "adam_steps";
 

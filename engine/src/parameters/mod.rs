@@ -13,7 +13,7 @@ use protocol::spec::Moments;
 
 pub(crate) use burn_parameter::{BurnParameter, BurnUpdate, read};
 pub(crate) use cpu_parameter::{CpuParameter, CpuUpdate};
-pub(crate) use export::{Entry, entry, write};
+pub(crate) use export::{Entry, STEPS, entry, write};
 pub(crate) use gather::{digest, gather};
 pub(crate) use import::values;
 pub use shape::ParameterShape;
