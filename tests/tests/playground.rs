@@ -32,11 +32,13 @@ async fn a_visitor_has_texts_written_and_the_organizer_decides() -> Result<()> {
     fill(&tab, "length", "30").await?;
     tab.click(&test_id("write")).await?;
     tab.wait_for_text(&test_id("stage"), |words| words == "Done.").await?;
-    let written = tab.execute("return document.querySelector(arguments[0]).textContent", json!([test_id("written")]));
+    let written =
+        tab.execute("return document.querySelector(arguments[0]).textContent", json!([test_id("written")]));
     let written = written.await?.as_str().unwrap_or_default().to_owned();
     ensure!(written.starts_with("The ") && written.chars().count() > 20, "{written:?}");
     let ages = test_id("ages");
-    tab.wait_for_text(&ages, |words| words.contains("After 10 steps") || words.contains("After 20 steps")).await?;
+    tab.wait_for_text(&ages, |words| words.contains("After 10 steps") || words.contains("After 20 steps"))
+        .await?;
 
     fill(&tab, "length", "16384").await?;
     tab.click(&test_id("write")).await?;
@@ -50,6 +52,8 @@ async fn a_visitor_has_texts_written_and_the_organizer_decides() -> Result<()> {
     // A page that was open before hears of it when it asks.
     tab.click(&test_id("write")).await?;
     tab.wait_for_text(&test_id("why-not"), |words| words.contains("switched this off")).await?;
+    // What came of the first order lies over the button.
+    organizer.click(".toast button").await?;
     organizer.click(&test_id("serving-switch")).await?;
     wait_until("that texts are written again", LIMIT, async || {
         let (_, serving) = coordinator.api.text("/v1/serving").await?;
