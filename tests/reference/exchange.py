@@ -54,10 +54,43 @@ def same_logits(a, b, vocabulary, tolerance):
     assert difference <= tolerance, difference
 
 
+def other_tokenizers(cohort, place, data):
+    """Characters, bytes and GPT-2's own: what transformers makes of the exported tokenizer."""
+    characters = "".join(sorted(set("".join(TEXTS))))
+    reference = tokenizers.ByteLevelBPETokenizer.from_file(str(data / "encoder.json"), str(data / "vocab.bpe"))
+    for kind, saved, ids_of in [
+        ("characters", {"kind": "characters", "characters": characters}, lambda text: [characters.index(c) for c in text]),
+        ("bytes", {"kind": "bytes"}, lambda text: list(text.encode())),
+        ("gpt2", None, lambda text: reference.encode(text).ids),
+    ]:
+        vocabulary = {"characters": len(characters), "bytes": 256, "gpt2": 50257}[kind]
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            n_layer=1, n_embd=8, n_head=2, n_positions=64, vocab_size=vocabulary, tie_word_embeddings=False,
+            bos_token_id=None, eos_token_id=None))
+        folder, out = place / kind, place / f"{kind}-out"
+        model.save_pretrained(folder)
+        if saved:
+            (folder / "tokenizer.cohort.json").write_text(json.dumps(saved), encoding="utf-8")
+        else:
+            (folder / "vocab.json").write_bytes((data / "encoder.json").read_bytes())
+            (folder / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
+        cohort("export", folder, "--format", "safetensors", "--out", out)
+        cohort("export", folder, "--format", "gguf", "--out", place / f"{kind}-gguf")
+        gguf.GGUFReader(place / f"{kind}-gguf" / "model.gguf")
+        same_logits(model.eval(), transformers.AutoModelForCausalLM.from_pretrained(out), vocabulary, 1e-5)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+        for text in TEXTS:
+            ids = tokenizer(text)["input_ids"]
+            assert ids == ids_of(text), (kind, text, ids)
+            assert tokenizer.decode(ids) == text, (kind, text, tokenizer.decode(ids))
+        print(f"{kind}: transformers takes texts apart and puts them together in the same way")
+
+
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--cohort", type=Path, required=True)
     ask.add_argument("--golden", type=Path, required=True)
+    ask.add_argument("--vocabulary", type=Path, default=Path(__file__).parent.parent / "data" / "gpt2")
     args = ask.parse_args()
 
     def cohort(*words):
@@ -66,6 +99,7 @@ def main():
     config = json.loads((args.golden / "gpt2-tied.json").read_text())["config"]
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
+        other_tokenizers(cohort, place, args.vocabulary)
         for dtype in [torch.float32, torch.float16, torch.bfloat16]:
             for shards in [False, True]:
                 model = model_of(args.golden, "gpt2-tied", config).to(dtype)

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use protocol::{limits::LOSSES, spec::Moments, tensor::Encoding};
 
 use super::{
+    begun::Begun,
     choices::{ModeName, PRESET_CHOICES, PRESETS, Preset, ServingPlace},
     kind::{Choice, Flag, Number, Optional, Path, Whole, WordOr},
     run_kinds::{MOST_LAYERS, RunName, StageCount, TextSource},
@@ -29,37 +30,49 @@ section! {
 
 section! {
     /// The shapes of a GPT-2.
-    "model", None => pub struct ModelConfig() {
+    "model", None => pub struct ModelConfig(begun: &Begun) {
         shorthand {
             /// A name for the shapes; fields beside it win.
             preset: Preset = PRESETS[0], "`\"nano\"`" => Choice(&PRESET_CHOICES);
         }
+        /// Folder of a GPT-2 whose weights the run begins with, in pipeline mode: a checkpoint, or what transformers has
+        /// saved or `cohort import` made of it. Shapes and tokenizer are then its own. It is read when the run begins; one
+        /// that is resumed goes on from its snapshots.
+        from: Option<PathBuf> = None, "weights drawn from `training.seed`"
+            => Optional(Path("the folder of a GPT-2"));
         /// Transformer layers.
-        layers: u32 = preset.layers, "from the preset" => Whole(1..=MOST_LAYERS);
+        layers: u32 = begun.sizes.map_or(preset.layers, |sizes| sizes.layers), "from the preset or `model.from`"
+            => Whole(1..=MOST_LAYERS);
         /// d, features per position.
-        width: u32 = preset.width, "from the preset" => Whole(1..=16_384);
+        width: u32 = begun.sizes.map_or(preset.width, |sizes| sizes.width), "from the preset or `model.from`"
+            => Whole(1..=16_384);
         /// Attention heads; divides `model.width`.
-        heads: u32 = preset.heads, "from the preset" => Whole(1..=512);
+        heads: u32 = begun.sizes.map_or(preset.heads, |sizes| sizes.heads), "from the preset or `model.from`"
+            => Whole(1..=512);
         /// Rows of the position table: the longest sequence the model can read.
-        context: u32 = preset.context, "from the preset" => Whole(1..=32_768);
+        context: u32 = begun.sizes.map_or(preset.context, |sizes| sizes.context), "from the preset or `model.from`"
+            => Whole(1..=32_768);
         /// Use the token table as LM head too. In block mode the table is always shared.
-        tie_embeddings: bool = false => Flag;
+        tie_embeddings: bool = begun.sizes.is_some_and(|sizes| sizes.tie_embeddings), "false, or as in `model.from`"
+            => Flag;
     }
 }
 
 section! {
     /// The text, and how it becomes tokens.
-    "data", None => pub struct DataConfig() {
+    "data", None => pub struct DataConfig(begun: &Begun) {
         /// A text file or a folder of them; "webster" is the dictionary in the program.
         source: Source = Source::Webster => TextSource;
         /// What a token is: a byte (V = 256), a character of the text, or an entry of GPT-2's vocabulary (V = 50,257).
-        tokenizer: TokenizerKind = TokenizerKind::Bytes => Choice(&[
+        tokenizer: TokenizerKind = begun.tokenizer.unwrap_or(TokenizerKind::Bytes), "\"bytes\", or as in `model.from`"
+            => Choice(&[
             (TokenizerKind::Bytes.name(), TokenizerKind::Bytes),
             (TokenizerKind::Characters.name(), TokenizerKind::Characters),
             (TokenizerKind::Gpt2.name(), TokenizerKind::Gpt2),
         ]);
-        /// Folder of `encoder.json` and `vocab.bpe` for the tokenizer gpt2.
-        tokenizer_files: Option<PathBuf> = None, "the files in the program"
+        /// Folder of `encoder.json` and `vocab.bpe` for the tokenizer gpt2, or of `vocab.json` and `merges.txt` as
+        /// transformers calls them.
+        tokenizer_files: Option<PathBuf> = begun.tokenizer_files.clone(), "the files in the program, or in `model.from`"
             => Optional(Path("the folder of encoder.json and vocab.bpe"));
         /// Read each `<|endoftext|>` in the text as GPT-2's one token for the end of a document, and in prompts too. Else it
         /// is ordinary text, seven tokens. Only the tokenizer gpt2 has it.

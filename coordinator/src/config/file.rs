@@ -2,8 +2,11 @@
 
 use std::{fs, path::Path};
 
-use super::{fault::ConfigFault, read::Reading, run_config::RunConfig};
-use crate::data::corpus::Source;
+use super::{begun::Begun, fault::ConfigFault, read::Reading, run_config::RunConfig};
+use crate::data::{
+    corpus::Source,
+    gpt2::{MERGES_FILE, VOCABULARY_FILE},
+};
 
 impl RunConfig {
     /// Reads the file at `path` and checks it, also against the disk: the corpus and the tokenizer's files must be
@@ -21,8 +24,11 @@ impl RunConfig {
         })?;
         let text = utf8(&bytes).map_err(|(line, message)| unreadable(line, message))?;
         let mut reading = Reading::new(text, &file_name);
-        let mut config = Self::checked(&mut reading);
         let folder = path.parent().unwrap_or(Path::new(""));
+        let from = reading.text("model", "from").map(|from| folder.join(from));
+        let begun = from.as_deref().map(Begun::look_into).unwrap_or_default();
+        let mut config = Self::checked(&mut reading, &begun);
+        config.model.from = from.filter(|_| config.model.from.is_some());
         if let Source::Path(source) = &mut config.data.source {
             *source = folder.join(&*source);
             if !source.exists() {
@@ -34,9 +40,13 @@ impl RunConfig {
             }
         }
         if let Some(files) = &mut config.data.tokenizer_files {
-            *files = folder.join(&*files);
-            for file in ["encoder.json", "vocab.bpe"].map(|name| files.join(name)) {
-                if !file.is_file() {
+            if reading.is_written("data.tokenizer_files") {
+                *files = folder.join(&*files);
+            }
+            for [file, other] in [["encoder.json", VOCABULARY_FILE], ["vocab.bpe", MERGES_FILE]]
+                .map(|names| names.map(|name| files.join(name)))
+            {
+                if !file.is_file() && !other.is_file() {
                     let message = format!(
                         "there is no file {}; give the folder of encoder.json and vocab.bpe, or leave the field out",
                         file.display()

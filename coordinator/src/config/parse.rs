@@ -1,11 +1,11 @@
 //! From the text of a `run.toml` to a checked run.
 
-use super::{fault::ConfigFault, read::Reading, rules, run_config::RunConfig};
+use super::{begun::Begun, fault::ConfigFault, read::Reading, rules, run_config::RunConfig};
 
 impl Default for RunConfig {
     /// The run of an empty `run.toml`.
     fn default() -> Self {
-        Self::checked(&mut Reading::new("", ""))
+        Self::checked(&mut Reading::new("", ""), &Begun::default())
     }
 }
 
@@ -18,13 +18,15 @@ impl RunConfig {
     /// Everything that is wrong with it, in the order of the lines.
     pub fn parse(text: &str, file_name: &str) -> Result<Self, Vec<ConfigFault>> {
         let mut reading = Reading::new(text, file_name);
-        let config = Self::checked(&mut reading);
+        let config = Self::checked(&mut reading, &Begun::default());
         reading.finish(config)
     }
 
-    /// Takes all fields out of a document and holds them against each other; what is wrong is noted there.
-    pub(super) fn checked(reading: &mut Reading<'_>) -> Self {
-        let config = Self::read(reading);
+    /// Takes all fields out of a document and holds them against each other and against the model that the run begins
+    /// with; what is wrong is noted there.
+    pub(super) fn checked(reading: &mut Reading<'_>, begun: &Begun) -> Self {
+        let config = Self::read(reading, begun);
+        begun.check(reading, &config);
         rules::check(reading, &config);
         config
     }

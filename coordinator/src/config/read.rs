@@ -73,6 +73,13 @@ impl<'a> Reading<'a> {
         })
     }
 
+    /// A text in a section, before the fields are taken out; None where there is none. It is not checked here.
+    pub(super) fn text(&self, section: &str, field: &str) -> Option<&str> {
+        let DeValue::Table(table) = self.table.get(section)?.get_ref() else { return None };
+        let DeValue::String(text) = table.get(field)?.get_ref() else { return None };
+        Some(text.as_ref()).filter(|text| !text.is_empty())
+    }
+
     /// Notes every section and field whose name is not known.
     pub(super) fn check_names(&mut self, known: &[&SectionDoc]) {
         for unknown in unknown_names(&self.table, known) {

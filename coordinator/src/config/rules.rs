@@ -32,7 +32,10 @@ pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {
             workers_are_let_in(reading, "pipeline.start_with", "pipeline.stages", config);
             micro_batch_fits_frame(reading, config);
         }
-        ModeName::Block => block_rules::check(reading, config),
+        ModeName::Block => {
+            no_gpt2_to_begin_with(reading, config);
+            block_rules::check(reading, config);
+        }
     }
 }
 
@@ -64,6 +67,15 @@ fn heads_divide_width(reading: &mut Reading<'_>, config: &RunConfig) {
                  or model.width to a multiple of {heads}",
                 fit.join(", ")
             )
+        })
+    });
+}
+
+fn no_gpt2_to_begin_with(reading: &mut Reading<'_>, config: &RunConfig) {
+    reading.rule(&["model.from", "mode"], || {
+        config.model.from.is_some().then(|| {
+            "denoising blocks cannot begin with a GPT-2; leave model.from out, or set mode = \"pipeline\""
+                .to_owned()
         })
     });
 }

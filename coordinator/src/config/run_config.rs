@@ -1,6 +1,7 @@
 //! A whole `run.toml`, section by section.
 
 use super::{
+    begun::Begun,
     block_fields::{BlocksConfig, RoundsConfig},
     choices::ModeName,
     fields::{
@@ -54,11 +55,11 @@ impl RunConfig {
     ];
 
     /// Takes all sections out of a document. [`super::rules`] checks them against each other.
-    pub(super) fn read(reading: &mut Reading<'_>) -> Self {
+    pub(super) fn read(reading: &mut Reading<'_>, begun: &Begun) -> Self {
         reading.check_names(&Self::SECTIONS);
         let TopConfig { name, mode } = TopConfig::read(reading);
-        let model = ModelConfig::read(reading);
-        let data = DataConfig::read(reading);
+        let model = ModelConfig::read(reading, begun);
+        let data = DataConfig::read(reading, begun);
         let training = TrainingConfig::read(reading, &model);
         let pipeline = PipelineConfig::read(reading);
         let blocks = BlocksConfig::read(reading);

@@ -9,6 +9,8 @@
 
 pub(crate) mod export;
 pub(crate) mod gguf;
+#[cfg(test)]
+mod tests;
 mod tokenizer_json;
 
 use std::{
@@ -160,8 +162,11 @@ fn weights(folder: &Path) -> Result<Vec<Vec<u8>>, FolderError> {
         .collect()
 }
 
-/// Our own note where there is one, else what transformers has saved.
-fn tokenizer(folder: &Path) -> Result<Tokenizer, FolderError> {
+/// The tokenizer in a folder: by our own note where there is one, else what transformers has saved.
+///
+/// # Errors
+/// A tokenizer that is missing, damaged or of another kind.
+pub(crate) fn tokenizer(folder: &Path) -> Result<Tokenizer, FolderError> {
     let unusable = |reason: String| FolderError::Tokenizer { folder: folder.into(), reason };
     if let Some(saved) = bytes(folder, TOKENIZER)? {
         let saved: SavedTokenizer = serde_json::from_slice(&saved).map_err(|error| FolderError::Damaged {

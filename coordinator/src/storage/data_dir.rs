@@ -234,7 +234,7 @@ fn with_absolute_paths(config: &RunConfig) -> RunConfig {
     if let Source::Path(path) = &mut config.data.source {
         absolute(path);
     }
-    if let Some(path) = &mut config.data.tokenizer_files {
+    for path in [&mut config.data.tokenizer_files, &mut config.model.from].into_iter().flatten() {
         absolute(path);
     }
     config

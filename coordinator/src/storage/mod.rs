@@ -14,6 +14,7 @@
 //!            checkpoints/        whole models, as safetensors that transformers reads
 //! ```
 
+pub(crate) mod beginning;
 pub(crate) mod blob_store;
 pub(crate) mod checkpoint;
 #[cfg(test)]

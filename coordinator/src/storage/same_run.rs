@@ -9,6 +9,8 @@ use crate::config::{ModeName, RunConfig};
 /// The data is compared by what it is, see `DataDir::same_data`. A field that is not named here must be as before.
 const MAY_DIFFER: [&str; 10] = [
     "name",
+    // Its weights are the first snapshot's.
+    "model.from",
     "data.source",
     "data.tokenizer_files",
     "training.steps",

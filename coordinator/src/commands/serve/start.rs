@@ -46,7 +46,8 @@ use crate::{
     },
     serving::{Desk, Most, Serving, Writer, WriterThread},
     storage::{
-        blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots, watch::StorageWatch,
+        beginning, blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots,
+        watch::StorageWatch,
     },
     tls::Tls,
 };
@@ -124,6 +125,11 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
     // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
     let largest_blob = Moments::Full.snapshot_bytes() * settings::numbers(&run) + (1 << 20);
     let blobs = BlobStore::in_folder(&data_dir.blobs(), largest_blob)?;
+    if let Some(folder) = &config.model.from
+        && (!options.resume || snapshots::list(&data_dir.snapshots())?.is_empty())
+    {
+        beginning::from_folder(folder, &run, &dataset.tokenizer, &blobs, &data_dir.snapshots()).await?;
+    }
     data_dir.note_run(&config, &dataset, &tokenizer)?;
 
     let (events, queue) = mpsc::channel(EVENT_QUEUE);
@@ -363,7 +369,7 @@ impl Up {
     ) -> anyhow::Result<(PipelineRun, PipelineIo)> {
         let Up { config, dataset, windows: Windows { train, validation }, data_dir, shared, resume } = self;
         let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
-        let manifest = match resume {
+        let manifest = match resume || config.model.from.is_some() {
             true => snapshots::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
             false => None,
         };

@@ -1,0 +1,125 @@
+//! A run that begins with the weights of a folder is the run that had drawn them, whoever holds which layers.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use engine::{Device, checkpoint::Checkpoint, parameters::ParameterSet};
+use futures::executor::block_on;
+use protocol::spec::{Hop, ModelSpec};
+use tests::{Coordinator, alone, cohort, curves, runs::TinyRun, weights::Weights};
+
+const STEPS: u64 = 6;
+
+/// The folder of a model with the weights that this seed draws.
+fn save(folder: &Path, run: &TinyRun, seed: u64) -> Result<()> {
+    let model = ModelSpec {
+        vocabulary: 256,
+        positions: 32,
+        width: run.width,
+        heads: 4,
+        layers: run.layers,
+        tie_embeddings: run.tied,
+    };
+    let hops = [Hop { index: 0, part: model.whole() }];
+    let parameters = ParameterSet::draw(&model, &hops, seed, &Device::Cpu);
+    let Checkpoint { config, weights } = block_on(Checkpoint::new(&model, &parameters))?;
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("config.json"), config)?;
+    fs::write(folder.join("model.safetensors"), weights)?;
+    fs::write(folder.join("tokenizer.cohort.json"), r#"{"kind": "bytes"}"#)?;
+    Ok(())
+}
+
+/// The run's file, with shapes and weights from `folder` instead of its own.
+fn begun(run: &TinyRun, folder: &Path) -> String {
+    let shapes = ["layers =", "width =", "heads =", "tie_embeddings ="];
+    let text = run.toml();
+    let (model, rest) = text.split_once("[data]").unwrap_or((&text, ""));
+    let model: Vec<&str> =
+        model.lines().filter(|line| !shapes.iter().any(|shape| line.starts_with(shape))).collect();
+    format!("{}\nfrom = '{}'\n\n[data]{rest}", model.join("\n"), folder.display())
+}
+
+#[tokio::test]
+async fn it_learns_what_the_run_learns_that_drew_the_same_weights() -> Result<()> {
+    let _alone = alone().await;
+    for (workers, tied) in [(1, false), (2, false), (3, true)] {
+        let run = TinyRun { workers, tied, steps: STEPS, ..TinyRun::default() };
+        let coordinator = Coordinator::start(&run.toml(), &[]).await?;
+        coordinator.start_workers(workers)?;
+        let drawn = coordinator.wait_for_finish().await?;
+        let drawn_weights = Weights::load(&coordinator.checkpoint(STEPS))?;
+        drop(coordinator);
+
+        let place = tempfile::tempdir()?;
+        let folder = place.path().join("model");
+        save(&folder, &run, 7)?;
+        let coordinator = Coordinator::start(&begun(&run, &folder), &[]).await?;
+        coordinator.start_workers(workers)?;
+        let begun_with = coordinator.wait_for_finish().await?;
+        // The same numbers in the same order: only which worker holds which layers may differ between two runs.
+        let loss = curves::largest_relative_difference(&begun_with, &drawn, STEPS)?;
+        let weight = Weights::load(&coordinator.checkpoint(STEPS))?.largest_difference(&drawn_weights)?;
+        ensure!(
+            loss < 1e-5 && weight < 1e-5,
+            "{workers} workers: losses differ by {loss}, weights by {weight}"
+        );
+        drop(coordinator);
+
+        // Other weights are another run: it was not the seed of the file that drew them.
+        let other = place.path().join("other");
+        save(&other, &run, 8)?;
+        let coordinator = Coordinator::start(&begun(&run, &other), &[]).await?;
+        coordinator.start_workers(workers)?;
+        let another = coordinator.wait_for_finish().await?;
+        let loss = curves::largest_relative_difference(&another, &drawn, STEPS)?;
+        ensure!(loss > 1e-4, "{workers} workers: the weights in the folder do not matter");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_before_its_first_snapshot_it_begins_with_them_again() -> Result<()> {
+    let _alone = alone().await;
+    let run = TinyRun { steps: STEPS, ..TinyRun::default() };
+    let place = tempfile::tempdir()?;
+    let folder = place.path().join("model");
+    save(&folder, &run, 7)?;
+    let coordinator = Coordinator::start(&begun(&run, &folder), &[]).await?;
+    let resumed = coordinator.kill_and_resume().await?;
+    resumed.start_workers(1)?;
+    let curve = resumed.wait_for_finish().await?;
+    let first = curve.first().context("there is no first step")?.train_loss;
+    ensure!((first - 256f64.ln()).abs() < 0.1, "the first loss is {first}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_named_before_anything_begins() -> Result<()> {
+    let run = TinyRun { steps: STEPS, ..TinyRun::default() };
+    let place = tempfile::tempdir()?;
+    let folder = place.path().join("model");
+    save(&folder, &run, 7)?;
+    let refused = async |toml: &str| -> Result<String> {
+        let file = place.path().join("run.toml");
+        fs::write(&file, toml)?;
+        let data = place.path().join("data");
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir"].map(Path::new);
+        let arguments: Vec<&Path> = arguments.into_iter().chain([data.as_path(), file.as_path()]).collect();
+        let finished = cohort::run(&arguments, Duration::from_mins(2)).await?;
+        ensure!(finished.code == Some(1) && !data.join("run.toml").exists(), "it was not refused");
+        Ok(finished.stderr)
+    };
+    let toml = begun(&run, &folder);
+    let said = refused(&toml.replace("[data]", "layers = 3\n[data]")).await?;
+    ensure!(said.contains("model.layers") && said.contains("4 in the model of model.from"), "{said}");
+    let said = refused(&toml.replace("\"bytes\"", "\"characters\"")).await?;
+    ensure!(said.contains("data.tokenizer"), "{said}");
+    fs::remove_file(folder.join("model.safetensors"))?;
+    let said = refused(&toml).await?;
+    ensure!(said.contains("has no model.safetensors"), "{said}");
+    fs::remove_file(folder.join("config.json"))?;
+    let said = refused(&toml).await?;
+    ensure!(said.contains("model.from") && said.contains("has no config.json"), "{said}");
+    Ok(())
+}
