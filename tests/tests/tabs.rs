@@ -92,3 +92,13 @@ async fn two_tabs_learn_until_they_are_stopped() -> Result<()> {
     ensure!(last.step >= learned.step, "the curve ends at step {}, before {}", last.step, learned.step);
     Ok(())
 }
+
+#[tokio::test]
+async fn an_organizer_with_an_old_link_is_told_before_anything_is_pressed() -> Result<()> {
+    let coordinator = Coordinator::start("", &[]).await?;
+    let browser = Browser::start().await?;
+    let tab = browser.tab().await?;
+    tab.goto(&format!("{}/organizer#token=of-another-run", coordinator.url)).await?;
+    tab.wait_for_text(&test_id("read-only"), |words| words.contains("does not accept")).await?;
+    Ok(())
+}

@@ -51,6 +51,14 @@ pub(crate) async fn samples() -> Result<Samples, ApiError> {
     get("./v1/samples", LONG).await
 }
 
+/// Whether the coordinator accepts an organizer's token.
+///
+/// # Errors
+/// When it does not, or does not answer.
+pub(crate) async fn check(token: &str) -> Result<(), ApiError> {
+    with_token("GET", "./v1/organizer", token).await
+}
+
 /// Hands an order to the coordinator.
 ///
 /// # Errors
@@ -64,7 +72,11 @@ pub(crate) async fn give(order: Order, token: &str) -> Result<(), ApiError> {
         Order::Serve(true) => "./v1/serving/on".to_owned(),
         Order::Serve(false) => "./v1/serving/off".to_owned(),
     };
-    let request = request("POST", &path, LONG)?;
+    with_token("POST", &path, token).await
+}
+
+async fn with_token(method: &str, path: &str, token: &str) -> Result<(), ApiError> {
+    let request = request(method, path, LONG)?;
     // A token with characters that no header may have is wrong, and the coordinator will say so.
     let _ = request.headers().set("authorization", &format!("Bearer {token}"));
     let response = send(&request).await?;

@@ -46,8 +46,22 @@ impl Desk {
         token::on_new(move |token| {
             desk.outcome.set(None);
             desk.token.set(Ok(token));
+            desk.check();
         });
+        desk.check();
         desk
+    }
+
+    /// Asks whether the token is any good, before somebody relies on the buttons. Without an answer they stay: the
+    /// coordinator may be starting.
+    fn check(self) {
+        let Ok(token) = self.token.get_untracked() else { return };
+        spawn_local(async move {
+            if api::check(&token).await == Err(ApiError::Unauthorized) {
+                token::forget();
+                self.token.set(Err(Denied::WrongToken));
+            }
+        });
     }
 
     fn give(self, order: Order) {
