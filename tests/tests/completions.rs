@@ -173,3 +173,26 @@ async fn a_restart_changes_no_text_and_forgets_no_sample() -> Result<()> {
     ensure!(get::<Samples>(&coordinator, "/v1/samples").await? == samples);
     Ok(())
 }
+
+#[tokio::test]
+async fn an_address_that_asks_too_often_waits() -> Result<()> {
+    let _alone = alone().await;
+    let coordinator = trained("texts_per_minute = 2").await?;
+    // Of this computer's usual address nothing is counted.
+    let other = Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, 7])).build()?;
+    let url = format!("{}/v1/completions", coordinator.url);
+    let asked = async |n: u32| {
+        let body = json!({ "prompt": "The ", "max_tokens": 1, "n": n });
+        Ok::<_, anyhow::Error>(other.post(&url).json(&body).send().await?)
+    };
+    let (status, words) = refusal(asked(3).await?).await?;
+    ensure!(status == StatusCode::BAD_REQUEST && words.contains("in a minute"), "{status}: {words}");
+    ensure!(asked(2).await?.status() == StatusCode::OK);
+    let refused = asked(1).await?;
+    let after = refused.headers().get("retry-after").context("no time to come back")?.to_str()?.to_owned();
+    ensure!((1..=60).contains(&after.parse::<u64>()?), "{after}");
+    let (status, words) = refusal(refused).await?;
+    ensure!(status == StatusCode::TOO_MANY_REQUESTS, "{status}: {words}");
+    ensure!(text(&coordinator, &json!({ "prompt": "The ", "max_tokens": 1 })).await?.chars().count() <= 1);
+    Ok(())
+}

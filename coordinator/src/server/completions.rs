@@ -95,6 +95,12 @@ async fn ask(shared: &Arc<Shared>, request: Request) -> Result<Response, Box<Res
     let asked =
         serving::Request::read(&body, serving.bounds()).map_err(|fault| Box::new(of_fault(&fault)))?;
     let texts = (asked.prompts.len() * asked.n) as f64;
+    let most = serving.settings.texts_per_minute;
+    if texts > f64::from(most) && address != Address::Local {
+        let words =
+            format!("{texts} texts are more than the {most} that one address may ask for in a minute");
+        return Err(Box::new(error(StatusCode::BAD_REQUEST, &words, Some("n"), Some("invalid_value"))));
+    }
     shared.limits.try_use(address, Used::Texts, texts).map_err(|refused| {
         let (status, after) = (StatusCode::TOO_MANY_REQUESTS, refused.after);
         Box::new(later(error(status, &refused.words, None, Some("rate_limit_exceeded")), after))
