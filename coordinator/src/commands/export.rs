@@ -35,7 +35,12 @@ enum Format {
 pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { checkpoint, format, out, precision } = arguments;
     let place = checkpoint::of_folder(checkpoint)?;
-    checkpoint::refuse_block_mode(&place, "exported to these formats")?;
+    anyhow::ensure!(
+        checkpoint::block_run(&place).is_none(),
+        "{} is of a run in block mode, which neither transformers nor llama.cpp can compute; its model.safetensors is \
+         laid out as docs/blocks.md says",
+        place.display()
+    );
     let model = model_folder::read(&place)?;
     match format {
         Format::Safetensors => export::transformers(&model, out)?,

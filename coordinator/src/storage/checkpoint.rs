@@ -108,20 +108,10 @@ pub(crate) fn of_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// A checkpoint of block mode has the run's own description as its config. `what` cannot be done with it, as the rest of a
-/// sentence.
-///
-/// # Errors
-/// A checkpoint of block mode, in words.
-pub(crate) fn refuse_block_mode(folder: &Path, what: &str) -> anyhow::Result<()> {
-    let config = fs::read(folder.join(CONFIG)).unwrap_or_default();
-    let blocks = serde_json::from_slice::<RunSpec>(&config).is_ok_and(|run| run.blocks.is_some());
-    anyhow::ensure!(
-        !blocks,
-        "{} is of a run in block mode, which cannot be {what}; `cohort evaluate` with the run's folder measures it",
-        folder.display()
-    );
-    Ok(())
+/// The run of a checkpoint of block mode, whose config is the run's own description; None for any other folder.
+pub(crate) fn block_run(folder: &Path) -> Option<RunSpec> {
+    let config = fs::read(folder.join(CONFIG)).ok()?;
+    serde_json::from_slice::<RunSpec>(&config).ok().filter(|run| run.blocks.is_some())
 }
 
 fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Each block is trained on its own range of sigma ([`noise`]) by [`Replica`]; [`sweep`] composes them, and
-//! [`evaluate`] says how good the whole is.
+//! [`evaluate`] says how good the whole is, and [`write`](mod@write) continues texts.
 
 pub mod evaluate;
 pub mod noise;
@@ -29,6 +29,7 @@ pub mod sweep;
 #[cfg(test)]
 mod tests;
 mod weights;
+pub mod write;
 
 pub use replica::{BlockError, Replica, StepScore};
 pub use round::{LocalRound, Task};

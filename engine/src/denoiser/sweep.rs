@@ -137,18 +137,30 @@ impl Composed {
         shape: [usize; 2],
         states: &mut Vec<Vec<f32>>,
     ) -> Result<Vec<Vec<f32>>, BlockError> {
+        let mut x = x.to_vec();
+        self.steps(&mut x, z0, shape, |z, _, _| states.push(z.to_vec())).await
+    }
+
+    /// The steps of one sweep. After each, `between` sees its z [N, T, d] and logits [N, T, V], and may change the context
+    /// for the next.
+    pub(super) async fn steps(
+        &self,
+        x: &mut [u32],
+        z0: Vec<f32>,
+        shape: [usize; 2],
+        mut between: impl FnMut(&[f32], &[f32], &mut [u32]),
+    ) -> Result<Vec<Vec<f32>>, BlockError> {
         let sigmas = self.schedule().one_sweep();
         let mut z = z0;
         let mut all = Vec::with_capacity(sigmas.len());
         for (step, (&sigma, replica)) in sigmas.iter().zip(&self.blocks).enumerate() {
             let logits = replica.denoise(x, &z, &vec![sigma as f32; shape[0]], shape).await?;
-            let before = z.clone();
+            between(&z, &logits, x);
             if let Some(next) = sigmas.get(step + 1) {
                 let target = self.expected_codes(&logits);
                 let keep = next / sigma;
                 euler(&mut z, &target, keep);
             }
-            states.push(before);
             all.push(logits);
         }
         if all.iter().flatten().all(|logit| logit.is_finite()) {

@@ -5,7 +5,7 @@
 
 mod decoder;
 mod drafts;
-mod sampling;
+pub(crate) mod sampling;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -22,7 +22,7 @@ impl Sampling {
 }
 
 /// The token that `draw`, in (0, 1), falls on; None if a logit is not finite.
-pub(super) fn choose(logits: &[f32], sampling: Sampling, draw: f64) -> Option<u32> {
+pub(crate) fn choose(logits: &[f32], sampling: Sampling, draw: f64) -> Option<u32> {
     if !logits.iter().all(|logit| logit.is_finite()) {
         return None;
     }
@@ -77,7 +77,7 @@ fn fall(order: &[u32], weight: impl Fn(&u32) -> f64, mut left: f64) -> Option<u3
 }
 
 /// The `count` likeliest tokens, likeliest first; of equals the one with the lower id.
-pub(super) fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
+pub(crate) fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
     let logit = |token: u32| logits[token as usize];
     let likelier = |a: &u32, b: &u32| logit(*b).total_cmp(&logit(*a)).then(a.cmp(b));
     if count == 1 {
@@ -93,7 +93,7 @@ pub(super) fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
 }
 
 /// ln of the sum of all exponentials: a token's log-probability is its logit less this.
-pub(super) fn log_sum(logits: &[f32]) -> f64 {
+pub(crate) fn log_sum(logits: &[f32]) -> f64 {
     let highest = logits.iter().copied().fold(f32::MIN, f32::max);
     let total: f64 = logits.iter().map(|logit| f64::from(exp(logit - highest))).sum();
     f64::from(highest) + libm::log(total)
