@@ -24,6 +24,8 @@ pub struct ModelView {
     pub positions: u32,
     /// Steps that it has been trained for.
     pub step: u64,
+    /// Tokens that one sweep may write at most, in block mode; None in pipeline mode, which writes token by token.
+    pub sweep: Option<u32>,
 }
 
 /// Whether texts can be asked for, and of what.

@@ -7,7 +7,11 @@ use anyhow::{Context, Result, ensure};
 use protocol::serving::{Samples, ServingView};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
-use tests::{Coordinator, LIMIT, alone, cohort, runs::TinyRun, wait_until};
+use tests::{
+    Coordinator, LIMIT, alone, cohort,
+    runs::{TinyBlocks, TinyRun},
+    wait_until,
+};
 use tokio::process::Command;
 
 /// A tiny run that writes texts.
@@ -194,5 +198,35 @@ async fn an_address_that_asks_too_often_waits() -> Result<()> {
     let (status, words) = refusal(refused).await?;
     ensure!(status == StatusCode::TOO_MANY_REQUESTS, "{status}: {words}");
     ensure!(text(&coordinator, &json!({ "prompt": "The ", "max_tokens": 1 })).await?.chars().count() <= 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_in_block_mode_writes_by_sweeps_of_one_or_several_tokens() -> Result<()> {
+    let _alone = alone().await;
+    let blocks = TinyBlocks { steps: 20, local_steps: 10, ..TinyBlocks::default() };
+    let toml = format!("{}\n[serving]\nwhere = \"coordinator\"\n", blocks.toml());
+    let coordinator = Coordinator::start(&toml, &[]).await?;
+    coordinator.start_workers(blocks.blocks as usize)?;
+    coordinator.wait_for_finish().await?;
+    wait_for_model(&coordinator, 20).await?;
+    let view: ServingView = get(&coordinator, "/v1/serving").await?;
+    let sweep = view.model.and_then(|model| model.sweep).context("it does not say what a sweep writes")?;
+
+    let body = |chunk: u32| json!({ "prompt": "The ", "max_tokens": 12, "seed": 5, "chunk": chunk });
+    let singly = text(&coordinator, &body(1)).await?;
+    ensure!(text(&coordinator, &body(1)).await? == singly, "the same seed, another text");
+    ensure!(!text(&coordinator, &body(4)).await?.is_empty());
+    let (status, words) = refusal(ask(&coordinator, &body(sweep + 1)).await?).await?;
+    ensure!(status == StatusCode::BAD_REQUEST && words.contains("`chunk`"), "{words}");
+
+    // The command writes the same.
+    let folder = coordinator.data();
+    let folder = folder.to_str().context("the folder's name is not UTF-8")?;
+    let command =
+        ["generate", folder, "--prompt", "The ", "--tokens", "12", "--temperature", "1", "--seed", "5"];
+    let written = cohort::run(&command, LIMIT).await?;
+    let continued = written.stdout.strip_prefix("The ").with_context(|| written.stderr.clone())?;
+    ensure!(continued.starts_with(singly.trim_end()), "{continued:?} is not {singly:?}");
     Ok(())
 }

@@ -17,12 +17,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use engine::gpt2::Cache;
 use futures::stream;
 use serde_json::{Value, json};
 
-use super::{Shared, answers::bearer, api::if_organizer, guard::asker, limits::Used, receive, token};
-use crate::serving::{self, Answer, Fault, Refused, Told};
+use super::{
+    Address, Shared, answers::bearer, api::if_organizer, guard::asker, limits::Used, receive, token,
+};
+use crate::serving::{self, Answer, Asked, Fault, Refused, Told};
 
 /// Bytes that the body of a request may have.
 const BODY: u64 = 1 << 20;
@@ -109,10 +110,9 @@ async fn ask(shared: &Arc<Shared>, request: Request) -> Result<Response, Box<Res
     let id = format!("cmpl-{:016x}", rand::random::<u64>());
     let answer = Answer::new(&id, started(), &serving.name, step, asked);
     let wanted = answer.wanted(rand::random());
-    let wanted = wanted.into_iter().map(|text| {
-        let positions = (text.prompt.len() + text.count).min(serving.model.positions as usize);
-        let bytes = Cache::bytes(&serving.model, &serving.model.whole(), positions);
-        (text, bytes)
+    let wanted = wanted.into_iter().map(|(request, chunk)| {
+        let bytes = serving.cache_bytes(request.prompt.len() + request.count);
+        Asked { request, chunk, bytes }
     });
     let texts = serving.desk.ask(address, wanted.collect()).map_err(|refused| {
         Box::new(match refused {

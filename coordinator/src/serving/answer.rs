@@ -69,8 +69,8 @@ impl Answer {
         Self { head, request, texts, prompt_tokens }
     }
 
-    /// What is to be written, text by text; `seed` where the request has none.
-    pub(crate) fn wanted(&self, seed: u64) -> Vec<generate::Request> {
+    /// What is to be written, text by text, and how many tokens a sweep of block mode; `seed` where the request has none.
+    pub(crate) fn wanted(&self, seed: u64) -> Vec<(generate::Request, usize)> {
         let Request { temperature, top_p, top_k, most_tokens, echo, logprobs, .. } = &self.request;
         let first = self.request.seed.unwrap_or(seed);
         let sampling = |index: usize| Sampling {
@@ -82,10 +82,13 @@ impl Answer {
         };
         let texts = self.texts.iter().enumerate();
         texts
-            .map(|(index, text)| generate::Request {
-                likeliest: logprobs.unwrap_or(0),
-                score_prompt: *echo && logprobs.is_some(),
-                ..generate::Request::new(text.prompt.clone(), *most_tokens, sampling(index))
+            .map(|(index, text)| {
+                let request = generate::Request {
+                    likeliest: logprobs.unwrap_or(0),
+                    score_prompt: *echo && logprobs.is_some(),
+                    ..generate::Request::new(text.prompt.clone(), *most_tokens, sampling(index))
+                };
+                (request, self.request.chunk)
             })
             .collect()
     }
@@ -266,7 +269,7 @@ mod tests {
     use crate::serving::Bounds;
 
     fn answer(body: &Value, tokenizer: &Tokenizer) -> Answer {
-        let bounds = Bounds { model: "tiny", tokenizer, positions: 32, most_tokens: 100 };
+        let bounds = Bounds { model: "tiny", tokenizer, positions: 32, sweep: None, most_tokens: 100 };
         let request = Request::read(body.to_string().as_bytes(), bounds).unwrap();
         Answer::new("cmpl-1", 7, "tiny", 20, request)
     }
@@ -288,8 +291,9 @@ mod tests {
             &tokenizer,
         );
         let wanted = answer.wanted(9);
-        assert_eq!(wanted.iter().map(|text| text.prompt[0]).collect::<Vec<_>>(), [97, 98]);
-        assert_eq!((wanted[0].count, wanted[0].likeliest, wanted[0].sampling.seed), (5, 1, 9));
+        assert_eq!(wanted.iter().map(|(text, _)| text.prompt[0]).collect::<Vec<_>>(), [97, 98]);
+        let (first, chunk) = &wanted[0];
+        assert_eq!((first.count, first.likeliest, first.sampling.seed, *chunk), (5, 1, 9, 1));
         let mut pieces = Vec::new();
         for (index, told) in [
             (0, Told::Place(2)),
@@ -322,7 +326,7 @@ mod tests {
         let tokenizer = Tokenizer::bytes();
         let mut answer =
             answer(&json!({ "prompt": "ab", "echo": true, "logprobs": 0, "max_tokens": 1 }), &tokenizer);
-        assert!(answer.wanted(1)[0].score_prompt);
+        assert!(answer.wanted(1)[0].0.score_prompt);
         let scored = Token { id: 98, log_probability: -0.5, likeliest: vec![] };
         let first = Told::Wrote { prompt: vec![scored], tokens: vec![] };
         let mut pieces = Vec::new();
@@ -340,7 +344,7 @@ mod tests {
     fn texts_of_one_prompt_have_different_seeds_and_a_given_seed_is_kept() {
         let tokenizer = Tokenizer::bytes();
         let answer = answer(&json!({ "prompt": ["a", "b"], "n": 2, "seed": 5 }), &tokenizer);
-        let seeds: Vec<u64> = answer.wanted(9).iter().map(|text| text.sampling.seed).collect();
+        let seeds: Vec<u64> = answer.wanted(9).iter().map(|(text, _)| text.sampling.seed).collect();
         assert_eq!(seeds, [5, 6, 5, 6]);
     }
 }

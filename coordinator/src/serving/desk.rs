@@ -40,10 +40,23 @@ pub(crate) enum Refused {
     Closed(String),
 }
 
+/// A text that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// What is to be written.
+    pub(crate) request: generate::Request,
+    /// Tokens of one sweep, in block mode.
+    pub(crate) chunk: usize,
+    /// Bytes that its keys and values take.
+    pub(crate) bytes: u64,
+}
+
 /// A text that is wanted.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) request: generate::Request,
+    /// Tokens of one sweep, in block mode.
+    pub(super) chunk: usize,
     index: usize,
     told: UnboundedSender<(usize, Told)>,
 }
@@ -161,29 +174,26 @@ impl Desk {
         self.lock().samples.clone()
     }
 
-    /// Hands the texts of a request in, with the bytes that the keys and values of each take.
+    /// Hands the texts of a request in.
     ///
     /// # Errors
     /// [`Refused`]: none of them is taken.
-    pub(crate) fn ask(
-        self: &Arc<Self>,
-        address: Address,
-        texts: Vec<(generate::Request, u64)>,
-    ) -> Result<Texts, Refused> {
+    pub(crate) fn ask(self: &Arc<Self>, address: Address, texts: Vec<Asked>) -> Result<Texts, Refused> {
         if let Some(why) = self.why() {
             return Err(Refused::Closed(why));
         }
         let mut inside = self.lock();
         let first = inside.next;
-        let numbered: Vec<(Number, u64)> = (first..).zip(&texts).map(|(n, (_, bytes))| (n, *bytes)).collect();
+        let numbered: Vec<(Number, u64)> =
+            (first..).zip(&texts).map(|(number, text)| (number, text.bytes)).collect();
         if inside.queue.enter(address, &numbered).is_err() {
             let rounds = inside.queue.waiting().div_ceil(inside.at_once).max(1);
             return Err(Refused::Full(Duration::from_secs_f64((rounds as f64 * inside.seconds).max(1.0))));
         }
         inside.next += texts.len() as u64;
         let (sender, told) = mpsc::unbounded_channel();
-        for (index, (number, (request, _))) in (first..).zip(texts).enumerate() {
-            inside.wanted.insert(number, Wanted { request, index, told: sender.clone() });
+        for (index, (number, Asked { request, chunk, .. })) in (first..).zip(texts).enumerate() {
+            inside.wanted.insert(number, Wanted { request, chunk, index, told: sender.clone() });
         }
         inside.tell_places();
         drop(inside);
@@ -299,7 +309,8 @@ mod tests {
 
     fn ask(desk: &Arc<Desk>, texts: usize) -> Result<Texts, Refused> {
         let request = generate::Request::new(vec![1], 5, Sampling::GREEDY);
-        desk.ask(Address::V4(Ipv4Addr::new(10, 0, 0, 1)), vec![(request, 10); texts])
+        let asked = Asked { request, chunk: 1, bytes: 10 };
+        desk.ask(Address::V4(Ipv4Addr::new(10, 0, 0, 1)), vec![asked; texts])
     }
 
     fn last(texts: &mut Texts) -> Option<Told> {

@@ -24,17 +24,20 @@ mod writer;
 
 use std::sync::Arc;
 
+use engine::gpt2::Cache;
+
 pub(crate) use answer::Answer;
-pub(crate) use desk::{Desk, Refused, Texts, Told};
+pub(crate) use desk::{Asked, Desk, Refused, Texts, Told};
 use protocol::{
     serving::{ModelView, Place, Samples, ServingView},
-    spec::ModelSpec,
+    spec::RunSpec,
 };
 pub(crate) use queue::Most;
 pub(crate) use request::{Bounds, Fault, Request};
 pub(crate) use writer::{Writer, WriterThread};
 
 use crate::{
+    commands::serve::settings::numbers,
     config::{ServingConfig, ServingPlace},
     data::tokenizer::Tokenizer,
 };
@@ -44,7 +47,7 @@ pub(crate) struct Serving {
     /// Name of the run, by which requests name the model.
     pub(crate) name: String,
     pub(crate) settings: ServingConfig,
-    pub(crate) model: ModelSpec,
+    pub(crate) run: RunSpec,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) desk: Arc<Desk>,
 }
@@ -55,9 +58,10 @@ impl Serving {
         let state = self.desk.state();
         let model = state.step.map(|step| ModelView {
             name: self.name.clone(),
-            parameters: self.model.parameters(),
-            positions: self.model.positions,
+            parameters: numbers(&self.run),
+            positions: self.run.model.positions,
             step,
+            sweep: self.sweep(),
         });
         let place = match self.settings.r#where {
             ServingPlace::Off => Place::Off,
@@ -74,6 +78,20 @@ impl Serving {
         }
     }
 
+    /// Tokens that one sweep may write at most, in block mode.
+    fn sweep(&self) -> Option<u32> {
+        self.run.blocks.as_ref().map(|_| self.run.context)
+    }
+
+    /// Bytes of keys and values of a text of so many tokens: block mode keeps none.
+    pub(crate) fn cache_bytes(&self, tokens: usize) -> u64 {
+        let model = &self.run.model;
+        match self.run.blocks {
+            Some(_) => 0,
+            None => Cache::bytes(model, &model.whole(), tokens.min(model.positions as usize)),
+        }
+    }
+
     /// What the model wrote at several ages.
     pub(crate) fn samples(&self) -> Samples {
         self.desk.samples()
@@ -84,7 +102,8 @@ impl Serving {
         Bounds {
             model: &self.name,
             tokenizer: &self.tokenizer,
-            positions: self.model.positions as usize,
+            positions: self.run.model.positions as usize,
+            sweep: self.sweep(),
             most_tokens: u64::from(self.settings.most_tokens),
         }
     }

@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
-use engine::{Device, checkpoint::Checkpoint, generate::Decoder};
-use protocol::spec::{ModelSpec, RunSpec};
+use anyhow::{Context, ensure};
+use engine::{Device, checkpoint::Checkpoint, denoiser::sweep::Composed, generate::Decoder};
+use futures::executor::block_on;
+use protocol::spec::RunSpec;
 
 use crate::storage::checkpoint;
 
@@ -21,6 +22,14 @@ pub(super) struct Newest {
     pub(super) step: u64,
 }
 
+/// What writes, by the run's mode.
+pub(super) enum Model {
+    /// A GPT-2: several texts in one batch.
+    Gpt2(Decoder),
+    /// Blocks: sweep by sweep, one text at a time.
+    Blocks(Composed),
+}
+
 impl Newest {
     /// The newest checkpoint in a folder of them; None before the first.
     pub(super) fn of(checkpoints: &Path) -> Option<Self> {
@@ -29,20 +38,20 @@ impl Newest {
         Some(Self { folder, step })
     }
 
-    /// Reads the model.
-    pub(super) fn load(&self, model: &ModelSpec) -> anyhow::Result<Decoder> {
+    /// Reads the model of this run.
+    pub(super) fn load(&self, run: &RunSpec) -> anyhow::Result<Model> {
         let path = |name: &str| self.folder.join(name);
-        let config = fs::read_to_string(path("config.json"))
-            .with_context(|| format!("{} cannot be read", path("config.json").display()))?;
-        if serde_json::from_str::<RunSpec>(&config).is_ok_and(|run| run.blocks.is_some()) {
-            bail!("this run is in block mode, whose models do not write texts here yet");
+        let read = |name: &str| {
+            fs::read(path(name)).with_context(|| format!("{} cannot be read", path(name).display()))
+        };
+        let weights = read("model.safetensors")?;
+        if run.blocks.is_some() {
+            return Ok(Model::Blocks(block_on(Composed::import(run, &[weights], &Device::Cpu))?));
         }
-        let weights = fs::read(path("model.safetensors"))
-            .with_context(|| format!("{} cannot be read", path("model.safetensors").display()))?;
+        let config = String::from_utf8(read("config.json")?).context("config.json is not UTF-8")?;
         let (found, parameters) = Checkpoint { config, weights }.load(&Device::Cpu)?;
-        if found != *model {
-            bail!("{} is of another model than this run's", self.folder.display());
-        }
-        Ok(Decoder::new(&found, parameters, &Device::Cpu)?.in_pieces_of(PROMPT_ROWS))
+        ensure!(found == run.model, "{} is of another model than this run's", self.folder.display());
+        let decoder = Decoder::new(&found, parameters, &Device::Cpu)?;
+        Ok(Model::Gpt2(decoder.in_pieces_of(PROMPT_ROWS)))
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Request {
     pub(crate) echo: bool,
     /// Tell how likely each token was, and so many of the likeliest in its place.
     pub(crate) logprobs: Option<usize>,
+    /// Tokens of one sweep, in block mode.
+    pub(crate) chunk: usize,
     pub(crate) stream: bool,
     /// End a stream with the number of tokens.
     pub(crate) stream_usage: bool,
@@ -64,6 +66,8 @@ pub(crate) struct Bounds<'a> {
     pub(crate) tokenizer: &'a Tokenizer,
     /// Tokens that the model reads at a time.
     pub(crate) positions: usize,
+    /// Tokens that one sweep may write at most, in block mode.
+    pub(crate) sweep: Option<u32>,
     pub(crate) most_tokens: u64,
 }
 
@@ -98,6 +102,11 @@ impl Request {
             let words = format!("{} prompts with n = {n} are more than {MOST_TEXTS} texts", prompts.len());
             return Err(Fault::new("n", words));
         }
+        let chunk = fields.whole("chunk", 1..=u64::from(bounds.sweep.unwrap_or(1)))?;
+        if bounds.sweep.is_some() && fields.get("logprobs").is_some() {
+            let words = "`logprobs` are not offered in block mode; `cohort generate --score` measures a text";
+            return Err(Fault::new("logprobs", words.into()));
+        }
         let options = fields.get("stream_options").and_then(|options| options.get("include_usage"));
         Ok(Self {
             prompts,
@@ -110,6 +119,7 @@ impl Request {
             stops: stops(fields.get("stop"))?,
             echo: fields.flag("echo")?,
             logprobs: fields.whole("logprobs", 0..=MOST_LIKELIEST)?.map(|count| count as usize),
+            chunk: chunk.unwrap_or(1) as usize,
             stream: fields.flag("stream")?,
             stream_usage: options.and_then(Value::as_bool).unwrap_or(false),
         })
@@ -243,8 +253,26 @@ mod tests {
 
     fn read(body: &Value) -> Result<Request, Fault> {
         let tokenizer = Tokenizer::bytes();
-        let bounds = Bounds { model: "tiny", tokenizer: &tokenizer, positions: 8, most_tokens: 100 };
-        Request::read(body.to_string().as_bytes(), bounds)
+        Request::read(body.to_string().as_bytes(), bounds(&tokenizer, None))
+    }
+
+    fn bounds(tokenizer: &Tokenizer, sweep: Option<u32>) -> Bounds<'_> {
+        Bounds { model: "tiny", tokenizer, positions: 8, sweep, most_tokens: 100 }
+    }
+
+    #[test]
+    fn in_block_mode_a_sweep_may_write_several_tokens() {
+        let tokenizer = Tokenizer::bytes();
+        let read = |body: Value, sweep| Request::read(body.to_string().as_bytes(), bounds(&tokenizer, sweep));
+        let chunk =
+            |chunk: u64, sweep| read(json!({ "prompt": "a", "chunk": chunk }), sweep).map(|r| r.chunk);
+        assert_eq!(chunk(8, Some(8)), Ok(8));
+        assert_eq!(chunk(1, None), Ok(1));
+        assert_eq!(read(json!({ "prompt": "a" }), Some(8)).unwrap().chunk, 1);
+        assert_eq!(chunk(9, Some(8)).unwrap_err().param, Some("chunk"));
+        assert_eq!(chunk(2, None).unwrap_err().param, Some("chunk"));
+        let scored = read(json!({ "prompt": "a", "logprobs": 0 }), Some(8)).unwrap_err();
+        assert_eq!(scored.param, Some("logprobs"));
     }
 
     #[test]
@@ -295,9 +323,8 @@ mod tests {
             assert!(fault.words.contains(part), "{body}: {fault}");
         }
         let tokenizer = Tokenizer::bytes();
-        let bounds = Bounds { model: "tiny", tokenizer: &tokenizer, positions: 8, most_tokens: 100 };
         for body in [&b"{"[..], b"[]", b"\xff"] {
-            assert_eq!(Request::read(body, bounds).unwrap_err().code, "invalid_json");
+            assert_eq!(Request::read(body, bounds(&tokenizer, None)).unwrap_err().code, "invalid_json");
         }
     }
 }

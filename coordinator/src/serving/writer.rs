@@ -11,14 +11,17 @@ use std::{
 };
 
 use anyhow::Context;
-use engine::generate::{Decoder, Request, Sampling, Step, TextId};
+use engine::{
+    denoiser::{BlockError, sweep::Composed, write::Continuation},
+    generate::{Decoder, Request, Sampling, Step, TextId, Token},
+};
 use futures::executor::block_on;
-use protocol::{serving::Sample, spec::ModelSpec};
+use protocol::{serving::Sample, spec::RunSpec};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{
     desk::{Desk, Told, Wanted},
-    model::Newest,
+    model::{Model, Newest},
     pieces::Pieces,
     queue::Number,
     samples::Kept,
@@ -35,7 +38,7 @@ const SAMPLE: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed
 pub(crate) struct Writer {
     desk: Arc<Desk>,
     checkpoints: PathBuf,
-    model: ModelSpec,
+    run: RunSpec,
     tokenizer: Arc<Tokenizer>,
     kept: Kept,
     pool: ThreadPool,
@@ -52,7 +55,8 @@ enum Open {
 /// A model with the texts that it is writing.
 struct Loaded {
     newest: Newest,
-    decoder: Decoder,
+    model: Model,
+    /// Of a GPT-2.
     open: BTreeMap<TextId, Open>,
 }
 
@@ -73,7 +77,7 @@ impl Writer {
     pub(crate) fn new(
         make_desk: impl FnOnce(protocol::serving::Samples) -> Arc<Desk>,
         data_dir: &DataDir,
-        model: ModelSpec,
+        run: RunSpec,
         tokenizer: Arc<Tokenizer>,
         threads: usize,
     ) -> anyhow::Result<Self> {
@@ -84,7 +88,7 @@ impl Writer {
             .context("the threads that write texts could not be started")?;
         let kept = Kept::read(&data_dir.samples(), &tokenizer.usual_prompt());
         let desk = make_desk(kept.samples.clone());
-        Ok(Self { desk, checkpoints: data_dir.checkpoints(), model, tokenizer, kept, pool })
+        Ok(Self { desk, checkpoints: data_dir.checkpoints(), run, tokenizer, kept, pool })
     }
 
     pub(crate) fn desk(&self) -> Arc<Desk> {
@@ -131,7 +135,8 @@ impl Writer {
             }
             match &mut loaded {
                 // What was loaded last counts until a newer one has come; a newer one is not begun in the middle.
-                Some(loaded) => self.advance(loaded),
+                Some(Loaded { model: Model::Gpt2(decoder), open, .. }) => self.advance(decoder, open),
+                Some(Loaded { model: Model::Blocks(blocks), .. }) => self.sweep(blocks),
                 None => self.desk.wait(LOOK),
             }
         }
@@ -144,12 +149,12 @@ impl Writer {
     }
 
     fn load(&mut self, newest: Newest, broken: &mut Option<Newest>) -> Option<Loaded> {
-        match newest.load(&self.model) {
-            Ok(decoder) => {
-                let mut loaded = Loaded { newest, decoder, open: BTreeMap::new() };
-                self.begin_sample(&mut loaded);
-                self.desk.in_use(Some(loaded.newest.step), None);
-                Some(loaded)
+        match newest.load(&self.run) {
+            Ok(mut model) => {
+                let mut open = BTreeMap::new();
+                self.desk.in_use(Some(newest.step), None);
+                self.begin_sample(newest.step, &mut model, &mut open);
+                Some(Loaded { newest, model, open })
             }
             // It is removed when newer ones have come; that is no fault.
             Err(_) if !newest.folder.exists() => None,
@@ -163,27 +168,91 @@ impl Writer {
         }
     }
 
-    fn begin_sample(&self, loaded: &mut Loaded) {
-        let step = loaded.newest.step;
+    fn begin_sample(&mut self, step: u64, model: &mut Model, open: &mut BTreeMap<TextId, Open>) {
         let Ok(prompt) = self.tokenizer.encode(&self.kept.samples.prompt) else { return };
         if !self.kept.wants(step) || prompt.is_empty() {
             return;
         }
-        if let Ok(text) = loaded.decoder.open(Request::new(prompt, SAMPLE_TOKENS, SAMPLE)) {
-            let pieces = Pieces::new(vec![]);
-            loaded.open.insert(text, Open::Sample { step, pieces, text: String::new() });
+        let request = Request::new(prompt, SAMPLE_TOKENS, SAMPLE);
+        match model {
+            Model::Gpt2(decoder) => {
+                if let Ok(text) = decoder.open(request) {
+                    let pieces = Pieces::new(vec![]);
+                    open.insert(text, Open::Sample { step, pieces, text: String::new() });
+                }
+            }
+            Model::Blocks(blocks) => {
+                let mut pieces = Pieces::new(vec![]);
+                let mut text = String::new();
+                let told = |tokens: &[u32]| {
+                    let new = tokens.iter().map(|id| pieces.add(*id, &self.tokenizer).unwrap_or_default());
+                    text.extend(new);
+                    !self.desk.is_closed()
+                };
+                if self.write_blocks(blocks, &request, 1, told).is_ok() {
+                    text.push_str(&pieces.rest());
+                    self.keep(Sample { step, text });
+                }
+            }
         }
     }
 
+    /// Block mode: one text after the other, whole.
+    fn sweep(&mut self, blocks: &Composed) {
+        let taken = self.desk.take_up();
+        if taken.is_empty() {
+            self.desk.wait(LOOK);
+        }
+        for (number, wanted) in taken {
+            let since = Instant::now();
+            wanted.tell(Told::Place(0));
+            let wants = || self.desk.is_on() && !self.desk.is_closed() && !wanted.is_abandoned();
+            let told = |tokens: &[u32]| {
+                // Nobody is told how likely they were: requests for that are refused.
+                let token = |id: &u32| Token { id: *id, log_probability: f64::NAN, likeliest: vec![] };
+                wanted.tell(Told::Wrote { prompt: vec![], tokens: tokens.iter().map(token).collect() });
+                wants()
+            };
+            let written = self.write_blocks(blocks, &wanted.request, wanted.chunk, told);
+            let is_whole = written.is_ok() && wants();
+            wanted.tell(match written {
+                Ok(()) if is_whole => Told::Ended,
+                Ok(()) => Told::Failed("the organizer has switched this off".into()),
+                Err(error) => Told::Failed(error.to_string()),
+            });
+            self.desk.ended(number, is_whole.then(|| since.elapsed().as_secs_f64()));
+        }
+    }
+
+    fn write_blocks(
+        &self,
+        blocks: &Composed,
+        request: &Request,
+        chunk: usize,
+        told: impl FnMut(&[u32]) -> bool + Send,
+    ) -> Result<(), BlockError> {
+        let context = self.run.context as usize;
+        let Request { prompt, count, sampling, .. } = request;
+        let wanted = Continuation { prompt, count: *count, chunk, context, sampling: *sampling };
+        self.pool.install(|| block_on(blocks.write(wanted, told))).map(|_| ())
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        if let Err(error) = self.kept.add(sample) {
+            tracing::warn!("what the model wrote cannot be kept: {error}");
+        }
+        self.desk.set_samples(self.kept.samples.clone());
+    }
+
     /// Takes up what there is room for, and does one step of all texts.
-    fn advance(&mut self, loaded: &mut Loaded) {
-        self.give_up(loaded);
+    fn advance(&mut self, decoder: &mut Decoder, open: &mut BTreeMap<TextId, Open>) {
+        self.give_up(decoder, open);
         // A newer model waits until all texts of this one are written; those that wait get the newer one.
         for (number, wanted) in self.desk.take_up() {
-            match loaded.decoder.open(wanted.request.clone()) {
+            match decoder.open(wanted.request.clone()) {
                 Ok(text) => {
                     wanted.tell(Told::Place(0));
-                    loaded.open.insert(text, Open::Wanted { number, wanted, since: Instant::now() });
+                    open.insert(text, Open::Wanted { number, wanted, since: Instant::now() });
                 }
                 Err(error) => {
                     wanted.tell(Told::Failed(error.to_string()));
@@ -191,17 +260,17 @@ impl Writer {
                 }
             }
         }
-        if loaded.open.is_empty() {
+        if open.is_empty() {
             self.desk.wait(LOOK);
             return;
         }
-        let steps = self.pool.install(|| block_on(loaded.decoder.step()));
+        let steps = self.pool.install(|| block_on(decoder.step()));
         match steps {
-            Ok(steps) => steps.into_iter().for_each(|step| self.tell(loaded, step)),
+            Ok(steps) => steps.into_iter().for_each(|step| self.tell(open, step)),
             Err(error) => {
                 let words = format!("the model cannot go on: {error}");
-                for (text, open) in std::mem::take(&mut loaded.open) {
-                    loaded.decoder.close(text);
+                for (text, open) in std::mem::take(open) {
+                    decoder.close(text);
                     if let Open::Wanted { number, wanted, .. } = open {
                         wanted.tell(Told::Failed(words.clone()));
                         self.desk.ended(number, None);
@@ -212,9 +281,8 @@ impl Writer {
     }
 
     /// Texts that nobody wants any more make room at once; while it is switched off, all do.
-    fn give_up(&self, loaded: &mut Loaded) {
+    fn give_up(&self, decoder: &mut Decoder, open: &mut BTreeMap<TextId, Open>) {
         let on = self.desk.is_on();
-        let Loaded { decoder, open, .. } = loaded;
         open.retain(|text, open| {
             let Open::Wanted { number, wanted, .. } = open else { return true };
             if on && !wanted.is_abandoned() {
@@ -227,9 +295,9 @@ impl Writer {
         });
     }
 
-    fn tell(&mut self, loaded: &mut Loaded, step: Step) {
+    fn tell(&mut self, open: &mut BTreeMap<TextId, Open>, step: Step) {
         let Step { text, progress, finished } = step;
-        match loaded.open.get_mut(&text) {
+        match open.get_mut(&text) {
             Some(Open::Wanted { number, wanted, since }) => {
                 wanted.tell(Told::Wrote { prompt: progress.prompt, tokens: progress.written });
                 if finished {
@@ -244,16 +312,13 @@ impl Writer {
                 if finished {
                     text.push_str(&pieces.rest());
                     let sample = Sample { step: *step, text: std::mem::take(text) };
-                    if let Err(error) = self.kept.add(sample) {
-                        tracing::warn!("what the model wrote cannot be kept: {error}");
-                    }
-                    self.desk.set_samples(self.kept.samples.clone());
+                    self.keep(sample);
                 }
             }
             None => {}
         }
         if finished {
-            loaded.open.remove(&text);
+            open.remove(&text);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::config::{ModeName, RunConfig};
 /// Fields and sections that may always differ: none of them decides what the steps already done have computed.
 ///
 /// The data is compared by what it is, see `DataDir::same_data`. A field that is not named here must be as before.
-const MAY_DIFFER: [&str; 10] = [
+const MAY_DIFFER: [&str; 11] = [
     "name",
     // Its weights are the first snapshot's.
     "model.from",

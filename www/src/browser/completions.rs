@@ -23,6 +23,8 @@ pub(crate) struct Wish {
     pub(crate) temperature: f64,
     pub(crate) top_p: f64,
     pub(crate) seed: Option<u64>,
+    /// Tokens of one sweep, in block mode.
+    pub(crate) chunk: u32,
     /// The organizer's, where this page has it.
     pub(crate) token: Option<String>,
 }
@@ -70,6 +72,7 @@ fn request(wish: &Wish, abort: &AbortController) -> Result<Request, JsValue> {
         "temperature": wish.temperature,
         "top_p": wish.top_p,
         "seed": wish.seed,
+        "chunk": wish.chunk,
         "stream": true,
     });
     let options = RequestInit::new();

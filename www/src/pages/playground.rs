@@ -55,6 +55,7 @@ struct Form {
     temperature: RwSignal<String>,
     top_p: RwSignal<String>,
     seed: RwSignal<String>,
+    chunk: RwSignal<String>,
 }
 
 impl Form {
@@ -68,6 +69,7 @@ impl Form {
             temperature: number(self.temperature, 0.8),
             top_p: number(self.top_p, 1.0),
             seed: self.seed.get_untracked().trim().parse().ok(),
+            chunk: number(self.chunk, 1.0) as u32,
             token,
         }
     }
@@ -82,6 +84,7 @@ fn Write() -> impl IntoView {
         temperature: RwSignal::new(USUAL_TEMPERATURE.to_owned()),
         top_p: RwSignal::new("1".to_owned()),
         seed: RwSignal::new(String::new()),
+        chunk: RwSignal::new("1".to_owned()),
     };
     let organizer = token::recall();
     let writing = RwSignal::new(Writing::default());
@@ -158,6 +161,28 @@ fn Write() -> impl IntoView {
             </label>
         }
     };
+    let sweep = Memo::new(move |_| served.view.with(|view| view.as_ref()?.model.as_ref()?.sweep));
+    // Of block mode only: how many tokens a sweep writes.
+    let chunk = move || {
+        let most = sweep.get()?;
+        let input = move |event| form.chunk.set(event_target_value(&event));
+        Some(view! {
+            <label>
+                <span>{text::CHUNK}</span>
+                <input
+                    type="number"
+                    inputmode="numeric"
+                    min="1"
+                    max=most.to_string()
+                    step="1"
+                    data-testid="chunk"
+                    prop:value=form.chunk
+                    on:input=input
+                />
+                <span class="under">{text::CHUNK_NOTE}</span>
+            </label>
+        })
+    };
     let has_text = move || stage.with(|stage| *stage != Stage::Idle);
     let words = Memo::new(move |_| text::stage(&stage.get()));
     view! {
@@ -197,6 +222,7 @@ fn Write() -> impl IntoView {
                         {number("temperature", text::TEMPERATURE, Some(text::TEMPERATURE_NOTE), form.temperature, ["0", "2", "any"])}
                         {number("top-p", text::TOP_P, Some(text::TOP_P_NOTE), form.top_p, ["0", "1", "any"])}
                         {number("seed", text::SEED, Some(text::SEED_NOTE), form.seed, ["0", "9007199254740991", "1"])}
+                        {chunk}
                     </div>
                 </details>
                 <div class="actions">

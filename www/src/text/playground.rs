@@ -18,6 +18,8 @@ pub(crate) const TOP_P: &str = "Top-p";
 pub(crate) const TOP_P_NOTE: &str = "draw only among the likeliest tokens that make up this share";
 pub(crate) const SEED: &str = "Seed";
 pub(crate) const SEED_NOTE: &str = "the same seed gives the same text; empty draws a new one";
+pub(crate) const CHUNK: &str = "Tokens of one sweep";
+pub(crate) const CHUNK_NOTE: &str = "1 writes token by token. The tokens of one sweep know only guesses of each other: faster, and poorer text";
 pub(crate) const SETTINGS: &str = "How it chooses";
 pub(crate) const WRITE: &str = "Write";
 pub(crate) const STOP: &str = "Stop";
@@ -93,7 +95,8 @@ mod tests {
 
     #[test]
     fn words_for_what_one_talks_to_and_for_waiting() {
-        let model = ModelView { name: "tiny".into(), parameters: 812_000, positions: 128, step: 2000 };
+        let model =
+            ModelView { name: "tiny".into(), parameters: 812_000, positions: 128, step: 2000, sweep: None };
         let words = about_model(&model);
         assert!(words.contains("2,000 steps") && words.contains("128 tokens"), "{words}");
         assert_eq!(stage(&Stage::Waiting(1)), "Waiting: 1 text is before yours.");

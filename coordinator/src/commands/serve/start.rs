@@ -19,7 +19,7 @@ use engine::aggregation::server::Server;
 use protocol::{
     frame, limits,
     serving::Samples,
-    spec::{ModelSpec, Moments, RunSpec},
+    spec::{Moments, RunSpec},
     tensor::TensorMeta,
 };
 use tokio::{
@@ -137,7 +137,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
     let (curve, curves) = watch::channel(Arc::default());
     let points = broadcast::Sender::new(POINT_QUEUE);
     let organizer = data_dir.organizer_token()?;
-    let (serving, writer) = serving(&config, &run.model, &dataset, &data_dir)?;
+    let (serving, writer) = serving(&config, &run, &dataset, &data_dir)?;
     let shared = Arc::new(Shared {
         hub: Hub::default(),
         limits: Limits::new(&config.session, config.serving.texts_per_minute, open_files()),
@@ -267,13 +267,14 @@ where
 /// Who writes texts as the run's file says; the writer is started.
 fn serving(
     config: &RunConfig,
-    model: &ModelSpec,
+    run: &RunSpec,
     dataset: &Dataset,
     data_dir: &DataDir,
 ) -> anyhow::Result<(Serving, Option<WriterThread>)> {
     let settings = config.serving.clone();
     let most = Most {
-        at_once: settings.at_once as usize,
+        // Blocks write one text after the other.
+        at_once: if run.blocks.is_some() { 1 } else { settings.at_once as usize },
         waiting: settings.waiting as usize,
         bytes: u64::from(settings.cache_mb) * 1_000_000,
     };
@@ -290,12 +291,12 @@ fn serving(
         ServingPlace::Coordinator => {
             let threads = settings.threads as usize;
             let desk = |samples| Desk::new(most, samples);
-            let writer = Writer::new(desk, data_dir, model.clone(), tokenizer.clone(), threads)?;
+            let writer = Writer::new(desk, data_dir, run.clone(), tokenizer.clone(), threads)?;
             (writer.desk(), Some(writer.start()?))
         }
     };
     let name = config.name.clone();
-    Ok((Serving { name, settings, model: model.clone(), tokenizer, desk }, writer))
+    Ok((Serving { name, settings, run: run.clone(), tokenizer, desk }, writer))
 }
 
 /// Files that this process may have open, after asking for as many as it may have: most systems begin with few.
