@@ -14,7 +14,7 @@ const GROUP: usize = 4;
 /// Rows whose outputs are made together; the matrix is read again for the next ones.
 const BLOCK: usize = 32;
 /// Numbers of the outputs that stay in the first level of cache.
-const TILE: usize = 8192;
+const TILE: usize = 2048;
 /// Products with fewer multiplications are not worth a second thread.
 const WORTH_THREADS: usize = 1 << 17;
 
@@ -110,15 +110,17 @@ fn add_columns_body<const FUSED: bool>(
         let w_row = |input: usize| &w[input * stride + start..][..len];
         let whole = inputs - inputs % GROUP;
         for first in (0..whole).step_by(GROUP) {
-            let w: [&[f32]; GROUP] = std::array::from_fn(|offset| w_row(first + offset));
+            let w = [w_row(first), w_row(first + 1), w_row(first + 2), w_row(first + 3)];
             for (row, x) in out.iter_mut().zip(x.chunks_exact(inputs)) {
-                let factors: [f32; GROUP] = std::array::from_fn(|offset| x[first + offset]);
-                add_rows::<FUSED, GROUP>(&mut row[start..][..len], factors, w);
+                let factors = [x[first], x[first + 1], x[first + 2], x[first + 3]];
+                add_group::<FUSED>(&mut row[start..][..len], factors, w);
             }
         }
         for input in whole..inputs {
             for (row, x) in out.iter_mut().zip(x.chunks_exact(inputs)) {
-                add_rows::<FUSED, 1>(&mut row[start..][..len], [x[input]], [w_row(input)]);
+                for (out, weight) in row[start..][..len].iter_mut().zip(w_row(input)) {
+                    *out = multiply_add::<FUSED>(x[input], *weight, *out);
+                }
             }
         }
     }
@@ -126,21 +128,19 @@ fn add_columns_body<const FUSED: bool>(
 
 /// `out += factors[0] w[0]`, then `factors[1] w[1]` and so on; all of one length.
 #[inline(always)]
-fn add_rows<const FUSED: bool, const N: usize>(out: &mut [f32], factors: [f32; N], w: [&[f32]; N]) {
+fn add_group<const FUSED: bool>(out: &mut [f32], factors: [f32; GROUP], w: [&[f32]; GROUP]) {
+    let [f0, f1, f2, f3] = factors.map(|factor| [factor; LANES]);
     let (chunks, tail) = out.as_chunks_mut::<LANES>();
-    let w_chunks: [&[[f32; LANES]]; N] = w.map(|row| &row.as_chunks::<LANES>().0[..chunks.len()]);
     let done = chunks.len() * LANES;
-    for (index, chunk) in chunks.iter_mut().enumerate() {
-        let mut sums = *chunk;
-        for (factor, row) in factors.iter().zip(&w_chunks) {
-            for (sum, weight) in sums.iter_mut().zip(&row[index]) {
-                *sum = multiply_add::<FUSED>(*factor, *weight, *sum);
-            }
-        }
-        *chunk = sums;
+    let [w0, w1, w2, w3] = w.map(|row| row.as_chunks::<LANES>().0);
+    for ((((chunk, w0), w1), w2), w3) in chunks.iter_mut().zip(w0).zip(w1).zip(w2).zip(w3) {
+        let sums = lanes::<FUSED>(f0, *w0, *chunk);
+        let sums = lanes::<FUSED>(f1, *w1, sums);
+        let sums = lanes::<FUSED>(f2, *w2, sums);
+        *chunk = lanes::<FUSED>(f3, *w3, sums);
     }
     for (index, out) in tail.iter_mut().enumerate() {
-        for (factor, row) in factors.iter().zip(&w) {
+        for (factor, row) in factors.iter().zip(w) {
             *out = multiply_add::<FUSED>(*factor, row[done + index], *out);
         }
     }
@@ -152,42 +152,65 @@ fn dot_columns_body<const FUSED: bool>(out: &mut [&mut [f32]], x: &[f32], table:
     let row_of = |row: usize| &table[row * inputs..][..inputs];
     let whole = width - width % GROUP;
     for first in (0..whole).step_by(GROUP) {
-        let rows: [&[f32]; GROUP] = std::array::from_fn(|offset| row_of(first + offset));
+        let rows = [row_of(first), row_of(first + 1), row_of(first + 2), row_of(first + 3)];
         for (out, x) in out.iter_mut().zip(x.chunks_exact(inputs)) {
-            out[first..first + GROUP].copy_from_slice(&dot_rows::<FUSED, GROUP>(x, rows));
+            out[first..first + GROUP].copy_from_slice(&dot_group::<FUSED>(x, rows));
         }
     }
     for row in whole..width {
         for (out, x) in out.iter_mut().zip(x.chunks_exact(inputs)) {
-            out[row] = dot_rows::<FUSED, 1>(x, [row_of(row)])[0];
+            out[row] = dot::<FUSED>(x, row_of(row));
         }
     }
 }
 
 /// Products of `x` with rows of its length.
 #[inline(always)]
-fn dot_rows<const FUSED: bool, const N: usize>(x: &[f32], rows: [&[f32]; N]) -> [f32; N] {
-    let (chunks, tail) = x.as_chunks::<LANES>();
-    let row_chunks: [&[[f32; LANES]]; N] = rows.map(|row| &row.as_chunks::<LANES>().0[..chunks.len()]);
-    let done = chunks.len() * LANES;
-    let mut sums = [[0.0f32; LANES]; N];
-    for (index, x) in chunks.iter().enumerate() {
-        for (sums, row) in sums.iter_mut().zip(&row_chunks) {
-            for ((sum, x), weight) in sums.iter_mut().zip(x).zip(&row[index]) {
-                *sum = multiply_add::<FUSED>(*x, *weight, *sum);
-            }
+fn dot_group<const FUSED: bool>(x: &[f32], rows: [&[f32]; GROUP]) -> [f32; GROUP] {
+    let zero = [0.0; LANES];
+    let (mut s0, mut s1, mut s2, mut s3) = (zero, zero, zero, zero);
+    let [r0, r1, r2, r3] = rows.map(|row| row.as_chunks::<LANES>().0);
+    for ((((x, r0), r1), r2), r3) in x.as_chunks::<LANES>().0.iter().zip(r0).zip(r1).zip(r2).zip(r3) {
+        s0 = lanes::<FUSED>(*x, *r0, s0);
+        s1 = lanes::<FUSED>(*x, *r1, s1);
+        s2 = lanes::<FUSED>(*x, *r2, s2);
+        s3 = lanes::<FUSED>(*x, *r3, s3);
+    }
+    let [r0, r1, r2, r3] = rows;
+    [
+        total::<FUSED>(s0, x, r0),
+        total::<FUSED>(s1, x, r1),
+        total::<FUSED>(s2, x, r2),
+        total::<FUSED>(s3, x, r3),
+    ]
+}
+
+#[inline(always)]
+fn dot<const FUSED: bool>(x: &[f32], row: &[f32]) -> f32 {
+    let chunks = x.as_chunks::<LANES>().0.iter().zip(row.as_chunks::<LANES>().0);
+    let sums = chunks.fold([0.0; LANES], |sums, (x, row)| lanes::<FUSED>(*x, *row, sums));
+    total::<FUSED>(sums, x, row)
+}
+
+/// The lanes' sum, with the products that fill no lanes.
+#[inline(always)]
+fn total<const FUSED: bool>(mut lanes: [f32; LANES], x: &[f32], row: &[f32]) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
         }
     }
-    std::array::from_fn(|row| {
-        let lanes = &mut sums[row];
-        for half in [8, 4, 2, 1] {
-            for lane in 0..half {
-                lanes[lane] += lanes[lane + half];
-            }
-        }
-        let tail = tail.iter().zip(&rows[row][done..]);
-        tail.fold(lanes[0], |sum, (x, weight)| multiply_add::<FUSED>(*x, *weight, sum))
-    })
+    let tail = x.as_chunks::<LANES>().1.iter().zip(row.as_chunks::<LANES>().1);
+    tail.fold(lanes[0], |sum, (x, weight)| multiply_add::<FUSED>(*x, *weight, sum))
+}
+
+/// `a b + c` in every lane.
+#[inline(always)]
+fn lanes<const FUSED: bool>(a: [f32; LANES], b: [f32; LANES], mut c: [f32; LANES]) -> [f32; LANES] {
+    for lane in 0..LANES {
+        c[lane] = multiply_add::<FUSED>(a[lane], b[lane], c[lane]);
+    }
+    c
 }
 
 #[inline(always)]

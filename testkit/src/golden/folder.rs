@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use super::GoldenError;
 
 /// What the repository's own folder must hold: one set at least whose name begins so.
-const SETS: [(&str, &str); 5] = [
+const SETS: [(&str, &str); 6] = [
     ("adamw.json", "`adamw.json`"),
     ("schedule.json", "`schedule.json`"),
     ("aggregate.json", "`aggregate.json`"),
+    ("decode.json", "`decode.json`"),
     ("block-", "a set `block-*.json`"),
     ("gpt2-", "a set `gpt2-*.json`"),
 ];
@@ -83,9 +84,22 @@ mod tests {
 
     #[test]
     fn a_set_that_is_missing_is_named() {
-        let all = ["adamw.json", "aggregate.json", "block-v256.json", "gpt2-tied.json", "schedule.json"];
+        let all = [
+            "adamw.json",
+            "aggregate.json",
+            "block-v256.json",
+            "decode.json",
+            "gpt2-tied.json",
+            "schedule.json",
+        ];
         assert_eq!(require_all(&all), Ok(()));
-        let lacking = ["aggregate.json", "block-v256.train.safetensors", "gpt2-tied.json", "schedule.json"];
+        let lacking = [
+            "aggregate.json",
+            "block-v256.train.safetensors",
+            "decode.json",
+            "gpt2-tied.json",
+            "schedule.json",
+        ];
         let said = "`adamw.json`, a set `block-*.json`".to_owned();
         assert_eq!(require_all(&lacking), Err(GoldenError::Sets(said)));
     }

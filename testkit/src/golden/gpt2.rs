@@ -73,6 +73,25 @@ struct Set<'a> {
     model: ModelSpec,
 }
 
+impl Config {
+    fn model(&self) -> ModelSpec {
+        ModelSpec {
+            vocabulary: self.vocab,
+            positions: self.n_positions,
+            width: self.d,
+            heads: self.heads,
+            layers: self.n_layer,
+            tie_embeddings: self.tied,
+        }
+    }
+}
+
+/// The model of a set.
+pub(super) fn model(name: &str, source: Source<'_>) -> Result<ModelSpec, GoldenError> {
+    let numbers: Numbers = files::json(source, &format!("{name}.json"))?;
+    Ok(numbers.config.model())
+}
+
 pub(super) async fn check(
     name: &str,
     source: Source<'_>,
@@ -82,15 +101,7 @@ pub(super) async fn check(
     report: &mut Report,
 ) -> Result<(), GoldenError> {
     let numbers: Numbers = files::json(source, &format!("{name}.json"))?;
-    let config = &numbers.config;
-    let model = ModelSpec {
-        vocabulary: config.vocab,
-        positions: config.n_positions,
-        width: config.d,
-        heads: config.heads,
-        layers: config.n_layer,
-        tie_embeddings: config.tied,
-    };
+    let model = numbers.config.model();
     let set = Set {
         weights: files::bytes(source, &format!("{name}.weights.safetensors"))?,
         forward: Tensors::open(source, &format!("{name}.forward.safetensors"))?,

@@ -8,6 +8,7 @@ mod adamw;
 mod aggregate;
 mod block;
 mod compare;
+mod decode;
 mod files;
 mod folder;
 mod gpt2;
@@ -54,7 +55,7 @@ pub async fn drawn() -> Result<u64, GoldenError> {
 }
 
 /// Checks everything among `names` that this crate can compute: `adamw.json`, `schedule.json`,
-/// `aggregate.json` and every set `block-*.json` and `gpt2-*.json`.
+/// `aggregate.json`, `decode.json` and every set `block-*.json` and `gpt2-*.json`.
 ///
 /// # Errors
 ///
@@ -75,6 +76,7 @@ pub async fn check(
             "adamw" => adamw::check(source, device, tolerances, &mut report).await?,
             "schedule" => schedule::check(source, &mut report)?,
             "aggregate" => aggregate::check(source, &mut report)?,
+            "decode" => decode::check(source, device, &mut report).await?,
             _ if set.starts_with("block-") => {
                 block::check(set, source, device, tolerances, &mut report).await?;
             }
