@@ -561,7 +561,7 @@ fn the_examples_of_the_readme_are_sound() {
     let readme = fs::read_to_string(in_repository("README.md")).expect("README.md");
     let examples = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let runs: Vec<&str> = examples.filter(|text| !text.contains("[[device]]")).collect();
-    assert_eq!(runs.len(), 2, "a run in either mode");
+    assert!(runs.len() >= 2, "a run in either mode, and what else is shown");
     for text in runs {
         RunConfig::parse(text, "README.md").expect("sound");
     }

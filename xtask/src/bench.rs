@@ -26,6 +26,8 @@ pub const SHAPES: [Shape; 3] = [
 ];
 /// CPU paths of the native engine, and their names in the table: our own kernels, and what they must beat.
 const NATIVE: [(&str, &str); 2] = [("cpu", "cpu"), ("flex", "cpu, burn flex")];
+/// What times transformers.
+const TRANSFORMERS: &str = "tests/reference/decode_speed.py";
 pub const VOCABULARY: u32 = 256;
 pub const SEQUENCES: u32 = 8;
 /// The field of a row that says how long a tab took from opening the page to its first accepted micro-batch.
@@ -59,6 +61,39 @@ pub fn relay(workspace: &Workspace) -> Result<()> {
         println!("{row}");
     }
     keep(workspace, "relay", rows)
+}
+
+/// Texts of one process with GPT-2's shapes and random weights, one and eight at a time; beside the limit of reading all
+/// weights once a traversal, and beside transformers where COHORT_PYTHON names a Python that has it.
+pub fn serving(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(["run", "-p", "engine", "--example", "bench_decode"]);
+    let mut rows = measure(&mut command)?;
+    if let Some(python) = std::env::var_os("COHORT_PYTHON") {
+        rows.extend(measure(Command::new(python).arg(workspace.root.join(TRANSFORMERS)))?);
+    }
+    println!("{}", texts_table(&rows));
+    keep(workspace, "serving", rows)
+}
+
+fn texts_table(rows: &[Value]) -> String {
+    let mut lines = vec![
+        "| program | texts at a time | tokens/s | first token | of the memory's bandwidth |".to_owned(),
+        "|---|---:|---:|---:|---:|".to_owned(),
+    ];
+    lines.extend(rows.iter().map(|row| {
+        let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+        let share = row["share_of_bandwidth"].as_f64();
+        format!(
+            "| {} | {} | {:.1} | {:.2} s | {} |",
+            row["program"].as_str().unwrap_or("cohort"),
+            row["texts"],
+            number("tokens_per_second"),
+            number("seconds_to_first_token"),
+            share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+        )
+    }));
+    lines.join("\n")
 }
 
 /// Runs a program of the package `tests` that measures the coordinator.
@@ -175,6 +210,15 @@ fn table(rows: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_become_a_table() {
+        let printed = "{\"texts\":8,\"tokens_per_second\":164.4,\"seconds_to_first_token\":0.7,\"share_of_bandwidth\":0.328}\n\
+                       {\"program\":\"transformers 5\",\"texts\":1,\"tokens_per_second\":30,\"seconds_to_first_token\":0.14}\n";
+        let table = texts_table(&rows(printed).unwrap());
+        assert!(table.contains("| cohort | 8 | 164.4 | 0.70 s | 33 % |"), "{table}");
+        assert!(table.ends_with("| transformers 5 | 1 | 30.0 | 0.14 s | - |"), "{table}");
+    }
 
     #[test]
     fn lines_become_a_table() {

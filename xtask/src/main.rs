@@ -58,6 +58,8 @@ enum Bench {
     Pipeline,
     /// Speed, added latency and memory of the coordinator's relay.
     Relay,
+    /// Tokens a second of text from one process, beside what memory allows.
+    Serving,
 }
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Bench { what: Bench::Engine } => bench::engine(&workspace),
         Command::Bench { what: Bench::Pipeline } => bench::pipeline(&workspace),
         Command::Bench { what: Bench::Relay } => bench::relay(&workspace),
+        Command::Bench { what: Bench::Serving } => bench::serving(&workspace),
         Command::Fuzz { target, minutes } => fuzz::fuzz(&workspace, target.as_deref(), minutes),
         Command::Soak { minutes } => soak::soak(&workspace, minutes),
     }) {
