@@ -25,7 +25,7 @@ pub(super) struct Newest {
 /// What writes, by the run's mode.
 pub(super) enum Model {
     /// A GPT-2: several texts in one batch.
-    Gpt2(Decoder),
+    Gpt2(Box<Decoder>),
     /// Blocks: sweep by sweep, one text at a time.
     Blocks(Composed),
 }
@@ -52,6 +52,6 @@ impl Newest {
         let (found, parameters) = Checkpoint { config, weights }.load(&Device::Cpu)?;
         ensure!(found == run.model, "{} is of another model than this run's", self.folder.display());
         let decoder = Decoder::new(&found, parameters, &Device::Cpu)?;
-        Ok(Model::Gpt2(decoder.in_pieces_of(PROMPT_ROWS)))
+        Ok(Model::Gpt2(Box::new(decoder.in_pieces_of(PROMPT_ROWS))))
     }
 }
