@@ -7,7 +7,7 @@
 //! config/     run.toml                       data/     from a corpus to batches of tokens
 //! storage/    what a run keeps on disk       pages/    the pages inside the program
 //! model_folder/   a model in a folder: ours, transformers', GGUF
-//! run_folder.rs   how a folder of a run is recognised
+//! run_folder.rs   how a folder of a run is recognised   address.rs   whose address a request comes from
 //! serving/    texts for whoever asks     tls/      certificates
 //! ```
 //!
@@ -16,6 +16,7 @@
 
 #![deny(missing_docs, unreachable_pub)]
 
+mod address;
 pub mod commands;
 pub mod config;
 pub mod data;

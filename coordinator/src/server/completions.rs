@@ -20,10 +20,11 @@ use axum::{
 use futures::stream;
 use serde_json::{Value, json};
 
-use super::{
-    Address, Shared, answers::bearer, api::if_organizer, guard::asker, limits::Used, receive, token,
+use super::{Shared, answers::bearer, api::if_organizer, guard::asker, limits::Used, receive, token};
+use crate::{
+    address::Address,
+    serving::{self, Answer, Asked, Fault, Refused, Told},
 };
-use crate::serving::{self, Answer, Asked, Fault, Refused, Told};
 
 /// Bytes that the body of a request may have.
 const BODY: u64 = 1 << 20;

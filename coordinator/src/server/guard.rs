@@ -10,7 +10,8 @@ use axum::{
     response::Response,
 };
 
-use super::{Shared, address::Address, answers::problem};
+use super::{Shared, answers::problem};
+use crate::address::Address;
 
 /// Lets a request through that names this coordinator as its host and comes from its own pages, or from no page.
 pub(super) async fn same_host(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {

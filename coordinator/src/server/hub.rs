@@ -23,10 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    address::Address,
     places::{Place, Places},
     relay_queue::RelayQueue,
 };
+use crate::address::Address;
 
 /// Bytes of the coordinator's own messages that may wait for one worker: several steps' tokens. Who reads less than it
 /// is sent is not there.

@@ -10,7 +10,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::address::Address;
+use crate::address::Address;
 
 /// What an address holds until it gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

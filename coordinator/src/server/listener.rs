@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{
-    address::{Address, may_be_proxy},
     limits::{Held, Refused, Used},
     permits::{Limits, Permit},
     places::{Place, Places},
     secured::{Secured, Security},
     watched::Watched,
 };
+use crate::address::{Address, may_be_proxy};
 
 /// Time for the whole head of a request; a connection that is kept open without one ends after it too.
 const HEAD: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listener.rs   connections: accepted, bounded, closed when they stand still
-//! address.rs    whose address a request comes from         limits.rs   how much each address may have, and all
+//! limits.rs     how much each address may have, and all
 //! permits.rs    the limits of a coordinator that runs      places.rs   who gives way when there are too many
 //! watched.rs    whether a peer reads                       receive.rs  bodies of requests, within their time
 //! guard.rs      Host and Origin of every request           upgrade.rs  HTTP to WebSocket, small until Hello
@@ -15,7 +15,6 @@
 //! completions.rs   texts that the model writes, in OpenAI's shape
 //! ```
 
-mod address;
 mod answers;
 mod api;
 mod blobs;
@@ -45,7 +44,6 @@ use control::Event;
 use protocol::worker_id::WorkerId;
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 
-pub(crate) use address::Address;
 pub(crate) use hub::Hub;
 pub(crate) use listener::serve;
 pub(crate) use permits::Limits;

@@ -8,10 +8,10 @@ use std::{
 use axum::{http::StatusCode, response::Response};
 
 use super::{
-    address::Address,
     answers::later,
     limits::{Book, Held, Most, Rate, Refused, Used},
 };
+use crate::address::Address;
 use crate::config::SessionConfig;
 
 /// WebSockets of one address whose Hello has not come, and of all.

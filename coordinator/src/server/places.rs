@@ -8,7 +8,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::address::Address;
+use crate::address::Address;
 
 /// The places.
 #[derive(Debug)]

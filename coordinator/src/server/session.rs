@@ -28,7 +28,6 @@ use tracing::Instrument;
 
 use super::{
     Shared,
-    address::Address,
     guard::asker,
     hub::{Outbox, Outgoing, Queue},
     limits::{Held, Rate, Refused, Used},
@@ -37,6 +36,7 @@ use super::{
     token::random_token,
     upgrade::{Allowance, Socket, to_websocket},
 };
+use crate::address::Address;
 
 /// Time for the first message after connecting.
 const HELLO: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use protocol::serving::Samples;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::queue::{Most, Number, Queue};
-use crate::server::Address;
+use crate::address::Address;
 
 /// Time that a text takes, before any has been written.
 const USUAL_SECONDS: f64 = 5.0;

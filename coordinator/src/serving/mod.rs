@@ -37,7 +37,6 @@ pub(crate) use request::{Bounds, Fault, Request};
 pub(crate) use writer::{Writer, WriterThread};
 
 use crate::{
-    commands::serve::settings::numbers,
     config::{ServingConfig, ServingPlace},
     data::tokenizer::Tokenizer,
 };
@@ -48,6 +47,8 @@ pub(crate) struct Serving {
     pub(crate) name: String,
     pub(crate) settings: ServingConfig,
     pub(crate) run: RunSpec,
+    /// Its numbers.
+    pub(crate) parameters: u64,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) desk: Arc<Desk>,
 }
@@ -58,7 +59,7 @@ impl Serving {
         let state = self.desk.state();
         let model = state.step.map(|step| ModelView {
             name: self.name.clone(),
-            parameters: numbers(&self.run),
+            parameters: self.parameters,
             positions: self.run.model.positions,
             step,
             sweep: self.sweep(),

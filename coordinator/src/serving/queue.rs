@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use crate::server::Address;
+use crate::address::Address;
 
 /// A text that has been asked for.
 pub(crate) type Number = u64;

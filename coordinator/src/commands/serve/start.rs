@@ -296,7 +296,10 @@ fn serving(
         }
     };
     let name = config.name.clone();
-    Ok((Serving { name, settings, run: run.clone(), tokenizer, desk }, writer))
+    Ok((
+        Serving { name, settings, run: run.clone(), parameters: settings::numbers(run), tokenizer, desk },
+        writer,
+    ))
 }
 
 /// Files that this process may have open, after asking for as many as it may have: most systems begin with few.

@@ -21,7 +21,7 @@ pub(crate) enum Address {
 
 impl Address {
     /// Of whoever has connected.
-    pub(super) fn of(peer: IpAddr) -> Self {
+    pub(crate) fn of(peer: IpAddr) -> Self {
         match peer.to_canonical() {
             peer if peer == IpAddr::V4(Ipv4Addr::LOCALHOST) => Self::Local,
             IpAddr::V6(peer) if peer.is_loopback() => Self::Local,
@@ -32,7 +32,7 @@ impl Address {
 
     /// Of whom a proxy asks for: the last entry of X-Forwarded-For, which the proxy itself has added. What stands before
     /// it, anybody may have written. None where the proxy does not say.
-    pub(super) fn forwarded(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn forwarded(headers: &HeaderMap) -> Option<Self> {
         let last = headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
         let entry = last.rsplit(',').next()?.trim();
         // Some proxies add the port.
@@ -45,7 +45,7 @@ impl Address {
 
 /// Whether a proxy of the organizer's may have this address: this computer, or a private network such as that between
 /// containers.
-pub(super) fn may_be_proxy(peer: IpAddr) -> bool {
+pub(crate) fn may_be_proxy(peer: IpAddr) -> bool {
     match peer.to_canonical() {
         IpAddr::V4(peer) => peer.is_loopback() || peer.is_private(),
         IpAddr::V6(peer) => peer.is_loopback() || peer.is_unique_local(),
