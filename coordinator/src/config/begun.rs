@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use protocol::spec::ModelSpec;
 
-use super::{read::Reading, run_config::RunConfig};
 use crate::{
     data::{gpt2::VOCABULARY_FILE, tokenizer::TokenizerKind},
     model_folder,
@@ -54,33 +53,4 @@ impl Begun {
         };
         looked().unwrap_or_else(|error| Begun { fault: Some(error.to_string()), ..Begun::default() })
     }
-
-    /// Notes what cannot be used, and fields beside it that say something else.
-    pub(super) fn check(&self, reading: &mut Reading<'_>, config: &RunConfig) {
-        if let Some(fault) = &self.fault {
-            reading.fault("model.from", fault.clone());
-        }
-        let Some(sizes) = self.sizes else { return };
-        let model = &config.model;
-        for (field, found, needed) in [
-            ("model.layers", model.layers, sizes.layers),
-            ("model.width", model.width, sizes.width),
-            ("model.heads", model.heads, sizes.heads),
-            ("model.context", model.context, sizes.context),
-        ] {
-            differs(reading, field, &found, &needed);
-        }
-        differs(reading, "model.tie_embeddings", &model.tie_embeddings, &sizes.tie_embeddings);
-        if let Some(kind) = self.tokenizer {
-            let quoted = |kind: TokenizerKind| format!("\"{}\"", kind.name());
-            differs(reading, "data.tokenizer", &quoted(config.data.tokenizer), &quoted(kind));
-        }
-    }
-}
-
-fn differs<T: PartialEq + std::fmt::Display>(reading: &mut Reading<'_>, field: &str, found: &T, needed: &T) {
-    reading.rule(&[field, "model.from"], || {
-        (found != needed)
-            .then(|| format!("is {found}, but {needed} in the model of model.from; leave it out"))
-    });
 }

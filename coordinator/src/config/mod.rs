@@ -14,6 +14,7 @@
 //! `docs/run-toml.md` is [`reference()`]; `UPDATE_DOCS=1 cargo test -p coordinator --test config` writes it anew.
 
 mod begun;
+mod begun_rules;
 mod block_fields;
 mod block_rules;
 mod choices;

@@ -1,6 +1,6 @@
 //! From the text of a `run.toml` to a checked run.
 
-use super::{begun::Begun, fault::ConfigFault, read::Reading, rules, run_config::RunConfig};
+use super::{begun::Begun, begun_rules, fault::ConfigFault, read::Reading, rules, run_config::RunConfig};
 
 impl Default for RunConfig {
     /// The run of an empty `run.toml`.
@@ -26,7 +26,7 @@ impl RunConfig {
     /// with; what is wrong is noted there.
     pub(super) fn checked(reading: &mut Reading<'_>, begun: &Begun) -> Self {
         let config = Self::read(reading, begun);
-        begun.check(reading, &config);
+        begun_rules::check(begun, reading, &config);
         rules::check(reading, &config);
         config
     }
