@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn too_many_are_told_when_to_come_back() {
-        let desk = desk(1, 2);
+        let desk = desk(1, 4);
         let _waiting = ask(&desk, 3).ok().unwrap();
         assert!(matches!(ask(&desk, 1).err(), Some(Refused::Full(after)) if after >= Duration::from_secs(1)));
     }

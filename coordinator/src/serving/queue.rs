@@ -59,6 +59,11 @@ impl Queue {
         if self.waiting.len() + texts.len() > self.most.waiting + free {
             return Err(Full);
         }
+        // Nobody who comes with many takes all places, however long each text takes.
+        let own = self.waiting.iter().filter(|waiting| waiting.address == address).count();
+        if address != Address::Local && own + texts.len() > self.most.waiting.div_ceil(2) + free {
+            return Err(Full);
+        }
         self.waiting.extend(texts.iter().map(|(number, bytes)| Waiting {
             number: *number,
             address,
@@ -175,6 +180,14 @@ mod tests {
         assert_eq!(queue.enter(address(2), &[(6, 1)]), Err(Full));
         queue.leave(3);
         queue.enter(address(2), &[(6, 1)]).unwrap();
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_places() {
+        let mut queue = queue(1, 4, 100);
+        queue.enter(address(1), &[(1, 1), (2, 1), (3, 1)]).unwrap();
+        assert_eq!(queue.enter(address(1), &[(4, 1)]), Err(Full));
+        queue.enter(address(2), &[(5, 1)]).unwrap();
     }
 
     #[derive(Debug, Clone)]
