@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::spec::{Hop, ModelSpec};
 
-use super::{Progress, Request, Text};
+use super::{Request, Step, Text, TextId, Texts};
 use crate::{
     device::Device,
     gpt2::{Cache, Decode, HopInput, Stage, StageError},
@@ -14,32 +14,14 @@ use crate::{
 /// The only hop of a whole model.
 const WHOLE: u32 = 0;
 
-/// Names a text of a [`Decoder`]; never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TextId(u64);
-
-/// What one text got in a [`Decoder::step`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Step {
-    /// Whose.
-    pub text: TextId,
-    /// Scores of its prompt, and new tokens.
-    pub progress: Progress,
-    /// Whether it has all its tokens; it is closed then.
-    pub finished: bool,
-}
-
 /// A whole model that writes several texts at a time.
 ///
 /// Every [`Decoder::step`] advances all of them in one traversal, which reads the weights once. On the processor what
 /// a text says depends on its request alone, not on the others.
 pub struct Decoder {
-    model: ModelSpec,
     stage: Stage,
-    texts: BTreeMap<TextId, (Text, Cache)>,
-    opened: u64,
-    /// Most tokens of one text in one traversal.
-    rows: usize,
+    texts: Texts,
+    caches: BTreeMap<TextId, Cache>,
     traversals: u64,
 }
 
@@ -52,21 +34,19 @@ impl Decoder {
     pub fn new(model: &ModelSpec, parameters: ParameterSet, device: &Device) -> Result<Decoder, StageError> {
         let hops = [Hop { index: WHOLE, part: model.whole() }];
         let stage = Stage::for_inference(model, &hops, device, parameters)?;
-        let (model, texts) = (model.clone(), BTreeMap::new());
-        Ok(Decoder { model, stage, texts, opened: 0, rows: usize::MAX, traversals: 0 })
+        Ok(Decoder { stage, texts: Texts::new(model), caches: BTreeMap::new(), traversals: 0 })
     }
 
-    /// Sends at most `rows` tokens of each text through the model at a time: a long prompt then takes several steps,
-    /// in which the others go on. It changes nothing that is written.
+    /// As [`Texts::in_pieces_of`].
     #[must_use]
     pub fn in_pieces_of(mut self, rows: usize) -> Decoder {
-        self.rows = rows.max(1);
+        self.texts = self.texts.in_pieces_of(rows);
         self
     }
 
     /// What it computes.
     pub fn model(&self) -> &ModelSpec {
-        &self.model
+        self.texts.model()
     }
 
     /// Bytes that the request's cache will take while it is open.
@@ -75,8 +55,9 @@ impl Decoder {
     ///
     /// As for [`Decoder::open`].
     pub fn bytes(&self, request: &Request) -> Result<u64, StageError> {
-        let text = Text::new(&self.model, request.clone())?;
-        Ok(Cache::bytes(&self.model, &self.model.whole(), text.positions()))
+        let model = self.model();
+        let text = Text::new(model, request.clone())?;
+        Ok(Cache::bytes(model, &model.whole(), text.positions()))
     }
 
     /// Begins a text. Nothing is computed before the next step.
@@ -85,17 +66,23 @@ impl Decoder {
     ///
     /// As for [`Text::new`].
     pub fn open(&mut self, request: Request) -> Result<TextId, StageError> {
-        let text = Text::new(&self.model, request)?;
-        let cache = self.stage.open_cache(WHOLE, text.positions())?;
-        let id = TextId(self.opened);
-        self.opened += 1;
-        self.texts.insert(id, (text, cache));
-        Ok(id)
+        let id = self.texts.open(request)?;
+        match self.stage.open_cache(WHOLE, self.texts.positions(id)) {
+            Ok(cache) => {
+                self.caches.insert(id, cache);
+                Ok(id)
+            }
+            Err(error) => {
+                self.texts.close(id);
+                Err(error)
+            }
+        }
     }
 
     /// Ends a text before it is finished, and frees its cache. One that is closed already stays so.
     pub fn close(&mut self, text: TextId) {
-        self.texts.remove(&text);
+        self.texts.close(text);
+        self.caches.remove(&text);
     }
 
     /// Texts that are not finished.
@@ -115,37 +102,24 @@ impl Decoder {
     /// [`StageError::NotFinite`] for logits of NaN or infinity, as of a model that has come to harm, and
     /// [`StageError::Device`]; texts may be ahead of what was told then, and cannot go on.
     pub async fn step(&mut self) -> Result<Vec<Step>, StageError> {
-        let (mut fed, mut feeds) = (Vec::new(), Vec::new());
-        let mut steps = Vec::new();
-        for (&id, (text, _)) in &mut self.texts {
-            match text.feed(self.rows) {
-                Some(feed) => {
-                    fed.push(id);
-                    feeds.push(feed);
-                }
-                None => steps.push(Step { text: id, progress: Progress::default(), finished: true }),
-            }
-        }
-        if !fed.is_empty() {
-            let caches = self.texts.iter_mut().filter(|(id, _)| fed.contains(id));
-            let requests = caches
-                .zip(&feeds)
-                .map(|((_, (_, cache)), feed)| {
-                    cache.truncate(feed.keep);
-                    Decode { cache, input: HopInput::Tokens(&feed.tokens), logits: feed.logits }
-                })
-                .collect();
-            let answers = self.stage.decode(WHOLE, requests).await?;
+        let feeds = self.texts.feeds();
+        let fed: Vec<TextId> = feeds.iter().map(|(id, _)| *id).collect();
+        let caches = self.caches.iter_mut().filter(|(id, _)| fed.contains(id));
+        let requests: Vec<_> = caches
+            .zip(&feeds)
+            .map(|((_, cache), (_, feed))| {
+                cache.truncate(feed.keep);
+                Decode { cache, input: HopInput::Tokens(&feed.tokens), logits: feed.reading.rows() }
+            })
+            .collect();
+        let mut answers = vec![];
+        if !requests.is_empty() {
+            answers = self.stage.decode(WHOLE, requests).await?;
             self.traversals += 1;
-            for (id, logits) in fed.into_iter().zip(answers) {
-                let Some((text, _)) = self.texts.get_mut(&id) else { continue };
-                let progress = text.take(&logits, self.model.vocabulary as usize)?;
-                steps.push(Step { text: id, progress, finished: text.is_finished() });
-            }
         }
-        steps.sort_by_key(|step| step.text);
+        let steps = self.texts.take(&fed, answers)?;
         for step in steps.iter().filter(|step| step.finished) {
-            self.texts.remove(&step.text);
+            self.caches.remove(&step.text);
         }
         Ok(steps)
     }

@@ -159,7 +159,7 @@ fn text_that_repeats_itself_takes_a_traversal_for_all_its_drafts() {
         let (mut written, mut traversals) = (Vec::new(), 0);
         while let Some(feed) = text.feed(usize::MAX) {
             traversals += 1;
-            let rows: Vec<f32> = feed.tokens[feed.tokens.len() - feed.logits..]
+            let rows: Vec<f32> = feed.tokens[feed.tokens.len() - feed.reading.rows()..]
                 .iter()
                 .flat_map(|&token| logits(token))
                 .collect();
@@ -190,7 +190,7 @@ fn a_lost_cache_costs_no_token() {
             }
             cache.truncate(feed.keep);
             let input = HopInput::Tokens(&feed.tokens);
-            let decode = crate::gpt2::Decode { cache: &mut cache, input, logits: feed.logits };
+            let decode = crate::gpt2::Decode { cache: &mut cache, input, logits: feed.reading.rows() };
             let logits = block_on(stage.decode(0, vec![decode])).unwrap().remove(0);
             found.extend(text.take(&logits, 11).unwrap().written.iter().map(|token| token.id));
         }

@@ -2,14 +2,8 @@
 
 use protocol::spec::ModelSpec;
 
-use super::{
-    Sampling, drafts,
-    sampling::{choose, likeliest, log_sum},
-};
-use crate::{
-    gpt2::{StageError, check_tokens},
-    init::{random, unit},
-};
+use super::{Reading, Sampling, drafts};
+use crate::gpt2::{StageError, check_tokens};
 
 /// What is to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,14 +42,14 @@ pub struct Token {
 }
 
 /// What the model has to compute for a text next.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Feed {
     /// The caches of all stages keep this many tokens and forget the others.
     pub keep: usize,
     /// The tokens that come after those; at least one.
     pub tokens: Vec<u32>,
-    /// How many of the last of them need logits.
-    pub logits: usize,
+    /// What is read from the logits of the last of them.
+    pub reading: Reading,
 }
 
 /// What came of a traversal.
@@ -68,7 +62,7 @@ pub struct Progress {
 }
 
 /// A text, without the model: [`Text::feed`] says what the stages have to compute, wherever they are, and
-/// [`Text::take`] hears their logits.
+/// [`Text::take`] hears their logits, or [`Text::hear`] what was read from them.
 ///
 /// When the text outgrows the model's positions, the window slides: only the last tokens are seen, and each is at
 /// another position than before. What is cached is then of no use, so that from there on every token costs a pass
@@ -89,6 +83,8 @@ pub struct Text {
     drafted: Vec<u32>,
     /// Rows in it.
     rows: usize,
+    /// What is read from its logits.
+    reading: Reading,
 }
 
 impl Text {
@@ -109,7 +105,19 @@ impl Text {
         }
         let scored = if request.score_prompt { 1 } else { tokens };
         let tokens = request.prompt.clone();
-        Ok(Text { request, positions, tokens, window: 0, cached: 0, scored, drafted: vec![], rows: 0 })
+        let Request { sampling, likeliest, .. } = request;
+        let reading = Reading { scored: vec![], choices: 0, first: 0, sampling, likeliest };
+        Ok(Text {
+            request,
+            positions,
+            tokens,
+            window: 0,
+            cached: 0,
+            scored,
+            drafted: vec![],
+            rows: 0,
+            reading,
+        })
     }
 
     /// Tokens that the caches must have room for.
@@ -158,60 +166,56 @@ impl Text {
                 .min(most - rows);
             self.drafted = drafts::look_up(&self.tokens, self.request.drafts.min(room));
         }
-        if self.scored < self.request.prompt.len() {
+        let unscored = self.request.prompt.len() - self.scored;
+        if unscored > 0 {
             // The row of a token gives the score of the next one.
             logits = (self.window + self.cached + rows + 1).saturating_sub(self.scored).min(rows);
         }
-        logits += self.drafted.len();
+        let scores = unscored.min(logits);
+        self.reading.scored = self.tokens[self.scored..self.scored + scores].to_vec();
+        self.reading.choices = logits - scores + self.drafted.len();
+        self.reading.first = self.written() as u64;
         tokens.extend_from_slice(&self.drafted);
         self.rows = rows;
-        Some(Feed { keep: self.cached, tokens, logits })
+        Some(Feed { keep: self.cached, tokens, reading: self.reading.clone() })
     }
 
-    /// Hears the logits [`Feed::logits`, V] of the last feed.
+    /// Hears the logits [[`Reading::rows`], V] of the last feed.
     ///
     /// # Errors
     ///
-    /// [`StageError::NotFinite`] for a logit of NaN or infinity.
+    /// As for [`Reading::read`].
     pub fn take(&mut self, logits: &[f32], vocabulary: usize) -> Result<Progress, StageError> {
-        let mut rows = logits.chunks_exact(vocabulary);
-        let mut progress = Progress::default();
-        self.cached += self.rows;
-        let unscored = self.request.prompt.len() - self.scored;
-        let scores = unscored.min(rows.len().saturating_sub(self.drafted.len()));
-        for row in rows.by_ref().take(scores) {
-            progress.prompt.push(self.token(self.tokens[self.scored], row)?);
-            self.scored += 1;
+        let tokens = self.reading.read(logits, vocabulary)?;
+        self.hear(tokens)
+    }
+
+    /// Hears what was read from the logits of the last feed: a token for each row.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Length`] for another number of tokens.
+    pub fn hear(&mut self, mut tokens: Vec<Token>) -> Result<Progress, StageError> {
+        let (found, expected) = (tokens.len(), self.reading.rows());
+        if found != expected {
+            return Err(StageError::Length { what: "what was read from the logits", found, expected });
         }
-        for (row, draft) in rows.zip(self.drafted.iter().map(Some).chain([None])) {
+        let chosen = tokens.split_off(self.reading.scored.len());
+        let mut progress = Progress { prompt: tokens, written: vec![] };
+        self.scored += progress.prompt.len();
+        self.cached += self.rows;
+        for (token, draft) in chosen.into_iter().zip(self.drafted.iter().map(Some).chain([None])) {
             if self.written() + progress.written.len() >= self.request.count {
                 break;
             }
-            let counter = (self.written() + progress.written.len()) as u64;
-            let draw = unit(random(self.request.sampling.seed, counter));
-            let id = choose(row, self.request.sampling, draw);
-            let id = id.ok_or(StageError::NotFinite { what: "a logit" })?;
-            progress.written.push(self.token(id, row)?);
-            if draft != Some(&id) {
+            let right = draft == Some(&token.id);
+            progress.written.push(token);
+            if !right {
                 break;
             }
             self.cached += 1;
         }
         self.tokens.extend(progress.written.iter().map(|token| token.id));
         Ok(progress)
-    }
-
-    /// A token and how likely it was.
-    fn token(&self, id: u32, logits: &[f32]) -> Result<Token, StageError> {
-        let sum = log_sum(logits);
-        if !sum.is_finite() {
-            return Err(StageError::NotFinite { what: "a logit" });
-        }
-        let log_probability = |id: u32| f64::from(logits[id as usize]) - sum;
-        let likeliest = match self.request.likeliest {
-            0 => vec![],
-            count => likeliest(logits, count).into_iter().map(|id| (id, log_probability(id))).collect(),
-        };
-        Ok(Token { id, log_probability: log_probability(id), likeliest })
     }
 }
