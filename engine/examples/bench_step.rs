@@ -16,6 +16,8 @@ fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // As `cohort work` does.
+    engine::heap::keep_for_next_step();
     let name: String = option("--device", "cpu".into());
     let device = match name.as_str() {
         "cpu" => Device::Cpu,

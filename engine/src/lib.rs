@@ -15,6 +15,7 @@
 //! | `cpu`, `gpu` | the layers as kernels for the processor, and as functions on burn's tensors |
 //! | [`parameters`] | named parameters with gradients and moments, from and to safetensors files |
 //! | [`device`], [`init`] | where to compute, and the counter-based random numbers |
+//! | [`heap`] | memory between two steps |
 
 #![deny(missing_docs, unreachable_pub)]
 
@@ -26,6 +27,7 @@ pub mod device;
 pub mod generate;
 pub mod gpt2;
 pub(crate) mod gpu;
+pub mod heap;
 pub mod init;
 pub mod optimizer;
 pub mod parameters;

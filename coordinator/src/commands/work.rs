@@ -43,6 +43,7 @@ impl From<BackendChoice> for Backend {
 
 pub(super) fn command(arguments: Arguments) -> anyhow::Result<()> {
     super::log(arguments.log_json);
+    engine::heap::keep_for_next_step();
     native_worker::work(native_worker::Options {
         url: arguments.url,
         authority: arguments.authority,
