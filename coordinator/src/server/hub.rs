@@ -38,7 +38,7 @@ const MOST_WITHOUT_HELLO: [usize; 2] = [64, 256];
 /// Pieces of blobs that one worker may be sending at a time: one of each transfer that it can have under way.
 const PIECES: usize = 3;
 /// Of every so many relayed frames one has its checksum verified, where not all have.
-const VERIFY_EVERY: u64 = 16;
+const VERIFY_EVERY: u64 = 64;
 
 /// A message of the coordinator's own that waits, with its share of what may wait.
 #[derive(Debug)]
