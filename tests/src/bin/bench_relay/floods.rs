@@ -20,13 +20,18 @@ use crate::{
     frames::Shape,
     numbers::{median, quantile, rounded},
     route::Route,
-    traffic::{Measured, round},
+    traffic::{Measured, at_pace, round},
 };
 
 /// Times that each attack begins and ends.
 const CYCLES: usize = 12;
 /// Rounds before each attack, and in it: few, so that what else the machine does changes little between them.
 const ROUNDS: usize = 3;
+/// Rounds before all, in which memory grows to what relaying takes.
+const WARM_ROUNDS: usize = 9;
+/// Of the bytes a second that go without an attack, those that are sent at a pace: a run whose computer has nothing to
+/// spare loses to everything else that computes on it.
+const PACE: f64 = 0.5;
 /// Time for an attack to begin.
 const START: Duration = Duration::from_mins(1);
 /// Time for the coordinator to come to rest after an attack.
@@ -39,13 +44,15 @@ pub async fn measure(shape: &Shape) -> Result<Vec<Value>> {
     let coordinator = Coordinator::start(&shape.toml(), &[]).await?;
     let blob = store(&coordinator).await?;
     let mut route = Route::through_coordinator(&coordinator, shape).await?;
-    for _ in 0..ROUNDS {
-        route = round(route, shape, &mut Measured::default()).await?;
+    let mut warm = Measured::default();
+    for _ in 0..WARM_ROUNDS {
+        route = round(route, shape, &mut warm).await?;
     }
+    let pace = PACE * median(&warm.bytes_per_second)?;
     let mut rows = Vec::new();
     for (attack, what) in ATTACKS {
         let row;
-        (route, row) = one(route, shape, &coordinator, attack, what, blob).await?;
+        (route, row) = one(route, shape, &coordinator, attack, what, blob, pace).await?;
         rows.push(row);
     }
     Ok(rows)
@@ -58,16 +65,19 @@ async fn one(
     attack: &str,
     what: &str,
     blob: BlobHash,
+    pace: f64,
 ) -> Result<(Route, Value)> {
     let pid = route.pid;
     let before = memory(pid)?.now;
     let (mut quiet, mut flooded) = (Measured::default(), Measured::default());
+    let (mut quiet_paced, mut flooded_paced) = (Measured::default(), Measured::default());
     let (mut most, mut ratios) = (0, Vec::new());
     let (mut attacker_computed, mut attacked, mut acts) = (0.0, 0.0, 0.0);
     for _ in 0..CYCLES {
         let mut without = Measured::default();
         for _ in 0..ROUNDS {
             route = round(route, shape, &mut without).await?;
+            route = at_pace(route, pace, &mut quiet_paced).await?;
         }
         let attacker = start(coordinator, attack, blob).await?;
         let (began, computed, acts_before) =
@@ -75,6 +85,7 @@ async fn one(
         let mut with = Measured::default();
         for _ in 0..ROUNDS {
             route = round(route, shape, &mut with).await?;
+            route = at_pace(route, pace, &mut flooded_paced).await?;
             most = most.max(memory(pid)?.now);
         }
         attacker_computed += processor_seconds(attacker.id())? - computed;
@@ -106,6 +117,10 @@ async fn one(
         "p50_seconds_without": latency(&quiet, 0.5)?,
         "p99_seconds": latency(&flooded, 0.99)?,
         "p99_seconds_without": latency(&quiet, 0.99)?,
+        "paced_bytes_per_second": rounded(pace),
+        "paced_ratio": rounded(median(&flooded_paced.bytes_per_second)? / median(&quiet_paced.bytes_per_second)?),
+        "paced_p50_seconds": latency(&flooded_paced, 0.5)?,
+        "paced_p50_seconds_without": latency(&quiet_paced, 0.5)?,
         "best_ratio": rounded(best(&flooded)? / best(&quiet)?),
         "attacks_per_second": rounded(acts / attacked),
         "attacker_processors": rounded(attacker_computed / attacked),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tests::resources::processor_seconds;
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 
 use crate::{
     frames::{Direction, Shape, Step},
@@ -26,7 +26,7 @@ pub struct Measured {
     pub bytes_per_second: Vec<f64>,
     /// Of the process between the peers, for each byte of a round.
     pub processor_seconds: Vec<f64>,
-    /// Of all frames sent one at a time.
+    /// Of all frames sent one at a time or at a pace.
     pub latencies: Vec<f64>,
 }
 
@@ -109,6 +109,73 @@ async fn expect(stream: &mut Stream, step: &Step, micro_batch: u32, direction: D
     let message = stream.hear().await?;
     ensure!(step.is(&message, micro_batch, direction), "another frame than was sent: {message:?}");
     Ok(())
+}
+
+/// All frames of a step in both directions, begun at so many bytes a second in all. The way of each is timed from when it
+/// was due: who sends late counts too.
+pub async fn at_pace(mut route: Route, bytes_per_second: f64, measured: &mut Measured) -> Result<Route> {
+    let step = route.next_step().await?;
+    let Route { first, second, .. } = route;
+    let computed = processor_seconds(route.pid)?;
+    let bytes = 2.0 * f64::from(step.micro_batches) * step.payload.len() as f64;
+    let pace = Pace {
+        began: Instant::now(),
+        between: Duration::from_secs_f64(2.0 * step.payload.len() as f64 / bytes_per_second),
+    };
+    let tasks = (
+        tokio::spawn(send_at(first.sink, step.clone(), Direction::Forward, pace)),
+        tokio::spawn(time_arrivals(second.stream, step.clone(), Direction::Forward, pace)),
+        tokio::spawn(send_at(second.sink, step.clone(), Direction::Back, pace)),
+        tokio::spawn(time_arrivals(first.stream, step.clone(), Direction::Back, pace)),
+    );
+    let all = async { tokio::try_join!(tasks.0, tasks.1, tasks.2, tasks.3) };
+    let (to_second, at_second, to_first, at_first) =
+        timeout(LIMIT, all).await.context("the frames do not arrive")??;
+    measured.bytes_per_second.push(bytes / pace.began.elapsed().as_secs_f64());
+    measured.processor_seconds.push((processor_seconds(route.pid)? - computed) / bytes);
+    let ((at_second, there), (at_first, back)) = (at_second?, at_first?);
+    measured.latencies.extend(there.into_iter().chain(back));
+    let first = Peer { sink: to_second?, stream: at_first };
+    let second = Peer { sink: to_first?, stream: at_second };
+    Ok(Route { first, second, ..route })
+}
+
+/// When frames are due.
+#[derive(Clone, Copy)]
+struct Pace {
+    began: Instant,
+    between: Duration,
+}
+
+impl Pace {
+    fn due(self, frame: u32) -> Instant {
+        self.began + self.between * frame
+    }
+}
+
+async fn send_at(mut sink: Sink, step: Step, direction: Direction, pace: Pace) -> Result<Sink> {
+    for micro_batch in 0..step.micro_batches {
+        // Timers count whole milliseconds: what is due within one is sent together.
+        if pace.due(micro_batch) > Instant::now() {
+            sleep_until(pace.due(micro_batch).into()).await;
+        }
+        sink.send(step.frame(micro_batch, direction)?).await?;
+    }
+    Ok(sink)
+}
+
+async fn time_arrivals(
+    mut stream: Stream,
+    step: Step,
+    direction: Direction,
+    pace: Pace,
+) -> Result<(Stream, Vec<f64>)> {
+    let mut latencies = Vec::new();
+    for micro_batch in 0..step.micro_batches {
+        expect(&mut stream, &step, micro_batch, direction).await?;
+        latencies.push(pace.due(micro_batch).elapsed().as_secs_f64());
+    }
+    Ok((stream, latencies))
 }
 
 /// Frames there and back, each sent when the one before has arrived.
