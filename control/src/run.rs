@@ -242,6 +242,7 @@ fn said<M: Mode>(
         | Up::StepReport(_)
         | Up::ValidationReport(_)
         | Up::SnapshotReady(_)
+        | Up::Decoded(_)
         | Up::DeltaReady(_)
         | Up::EvaluationReport(_) => mode.said(turn, worker, message),
     }

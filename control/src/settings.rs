@@ -33,6 +33,8 @@ pub struct Settings {
     pub step_deadline: Duration,
     /// Workers connected at a time.
     pub max_workers: u32,
+    /// Of the time of a stage in training, what texts may take; above 0, at most 1.
+    pub texts_share: f64,
     /// What it learns from, as in "the text in novels.txt".
     pub corpus: String,
     /// Name of the tokenizer.

@@ -43,6 +43,8 @@ enum Move {
     Seconds(u16),
     Pause,
     Start,
+    /// New tokens of texts are to go through the stages.
+    Traverse,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -57,6 +59,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => prop_oneof![1..30u16, 1..700u16].prop_map(Move::Seconds),
         1 => Just(Move::Pause),
         1 => Just(Move::Start),
+        2 => Just(Move::Traverse),
     ];
     vec(one, 1..60)
 }
@@ -68,6 +71,7 @@ struct PipelineField {
     liar: WorkerId,
     bystander: WorkerId,
     twist: Option<Lie>,
+    traversals: u64,
 }
 
 impl PipelineField {
@@ -76,7 +80,7 @@ impl PipelineField {
         let honest = (0..honest).map(|_| world.join(1.0)).collect();
         let liar = liar.unwrap_or_else(|| world.join(1.0));
         let bystander = world.join_unmeasured();
-        Self { world, honest, liar, bystander, twist: None }
+        Self { world, honest, liar, bystander, twist: None, traversals: 0 }
     }
 
     fn at(&self) -> At {
@@ -156,6 +160,10 @@ impl PipelineField {
             Move::Seconds(seconds) => self.pass(Duration::from_secs(u64::from(seconds))),
             Move::Pause => self.world.handle(Event::Asked(Command::Pause)),
             Move::Start => self.world.handle(Event::Asked(Command::Start)),
+            Move::Traverse => {
+                self.traversals += 1;
+                self.world.told(control::pipeline::Event::Traverse { number: self.traversals });
+            }
         }
         assert_view_is_json(&self.world.run.view(self.world.now));
     }
@@ -327,7 +335,7 @@ impl BlockField {
                 self.honest.remove(&worker);
                 self.world.leave(worker);
             }
-            Move::Join(_) | Move::Leave(_) => {}
+            Move::Join(_) | Move::Leave(_) | Move::Traverse => {}
             Move::Seconds(seconds) => self.pass(f64::from(seconds)),
             Move::Pause => self.world.handle(Event::Asked(Command::Pause)),
             Move::Start => self.world.handle(Event::Asked(Command::Start)),
@@ -365,7 +373,10 @@ proptest! {
     ) {
         let steps = 10;
         let mut choice = choices(list);
-        let mut field = PipelineField::new(pipeline::World::auto(steps, 2), honest, first);
+        let mut settings = pipeline::settings(steps, 2);
+        settings.run.cache_bytes = 1 << 20;
+        let world = pipeline::World::new(settings, Stages::Auto, None);
+        let mut field = PipelineField::new(world, honest, first);
         for step in moves {
             field.act(step, &mut choice);
         }
@@ -420,7 +431,8 @@ proptest! {
             state: "state".into(),
             parts: vec![SnapshotPart { blob, holds: vec![part], worker: WorkerId(1) }],
         };
-        let settings = pipeline::settings(begun + 6, 2);
+        let mut settings = pipeline::settings(begun + 6, 2);
+        settings.run.cache_bytes = 1 << 20;
         let mut world = pipeline::World::new(settings, Stages::Auto, Some(manifest));
         world.store.insert(blob.hash.0, vec![]);
         let mut choice = choices(list);

@@ -41,6 +41,7 @@ fn report(event: SessionEvent) {
             );
         }
         SessionEvent::Loading { epoch, hops } => tracing::info!("plan {epoch}: loading {}", parts(&hops)),
+        SessionEvent::Serving { epoch, hops } => tracing::info!("plan {epoch}: serving {}", parts(&hops)),
         SessionEvent::Training { epoch, hops } => tracing::info!("plan {epoch}: training {}", parts(&hops)),
         SessionEvent::Step { step, loss, .. } => match loss {
             Some(loss) => tracing::info!("step {step}, loss {loss:.4}"),

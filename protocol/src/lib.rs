@@ -45,7 +45,7 @@ pub mod view;
 pub mod worker_id;
 
 /// Version of the frame format and of everything inside. The first byte of every frame.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// WebSocket subprotocol of `/v1/session`.
 pub const SUBPROTOCOL: &str = "cohort.v1";

@@ -29,6 +29,14 @@ pub const BLOCKS: usize = 1024;
 pub const VALIDATION_BATCHES: u64 = 1 << 20;
 /// Draws of noise in one evaluation.
 pub const DRAWS: u64 = 1000;
+/// Texts that are written at a time.
+pub const TEXTS: usize = 256;
+/// Rows of logits that are read in one traversal.
+pub const READ_ROWS: usize = 512;
+/// Likeliest tokens that are told with one.
+pub const LIKELIEST: usize = 5;
+/// Tokens of one text.
+pub const POSITIONS: u64 = 1 << 24;
 /// Threads of a worker.
 pub const THREADS: u64 = 1 << 16;
 /// Bytes of memory that a device can have: a pebibyte.

@@ -11,6 +11,8 @@ pub enum Place {
     Off,
     /// The coordinator, from the newest snapshot.
     Coordinator,
+    /// The workers that hold the model.
+    Workers,
 }
 
 /// The model that answers.

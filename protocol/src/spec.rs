@@ -96,9 +96,20 @@ checked_struct! {
         pub wire: Encoding => any,
         /// What snapshots keep of AdamW's moments.
         pub moments: Moments => any,
+        /// The weights change. False in a run that only writes texts: workers hold no gradients and no moments.
+        #[serde(default = "yes")]
+        pub trains: bool => any,
+        /// Bytes of keys and values that workers keep for texts, over all layers; 0 where they write none.
+        #[serde(default)]
+        pub cache_bytes: u64 => at_most(limits::MEMORY_BYTES),
         /// What block mode adds; None in pipeline mode.
         pub blocks: Option<BlockSpec> => optional(nested),
     }
+}
+
+/// Files of before there were runs that only write texts.
+fn yes() -> bool {
+    true
 }
 
 checked_struct! {

@@ -97,6 +97,13 @@ pub enum SessionEvent {
         /// The parts of the model held.
         hops: Vec<Hop>,
     },
+    /// The stage is ready, in a run that only writes texts.
+    Serving {
+        /// Number of the plan.
+        epoch: u64,
+        /// The parts of the model held.
+        hops: Vec<Hop>,
+    },
     /// An optimizer step is done.
     Step {
         /// Optimizer steps the weights have seen.

@@ -18,6 +18,8 @@ pub enum Phase {
     Loading,
     /// Steps or rounds are done.
     Training,
+    /// In a run that only writes texts: the stages hold the model and can be asked.
+    Serving,
     /// By the organizer, until resumed.
     Paused,
     /// The last step is done.
@@ -38,6 +40,8 @@ pub enum WorkerState {
     Loading,
     /// Has a part in the run.
     Training,
+    /// Holds a part of a model that only writes texts.
+    Serving,
 }
 
 /// One worker of a run.

@@ -103,6 +103,10 @@ impl<W: Windows> Runtime for PipelineRuntime<W> {
             Action::Commit(manifest) => self.commit(manifest, desk),
             // Nothing is short of room here.
             Action::Prune { .. } => Ok(()),
+            // Nobody asks for texts here.
+            Action::Decode { .. } | Action::Traversed { .. } | Action::CachesLost | Action::Texts(_) => {
+                Ok(())
+            }
             Action::FindOwing => {
                 desk.tell(Event::Owing(self.relay.owing()));
                 Ok(())

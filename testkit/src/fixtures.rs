@@ -31,6 +31,8 @@ pub fn run() -> RunSpec {
         recompute: false,
         wire: Encoding::F32,
         moments: Moments::Full,
+        trains: true,
+        cache_bytes: 0,
         blocks: None,
     }
 }

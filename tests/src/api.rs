@@ -69,6 +69,6 @@ pub fn finished(run: &RunView) -> Result<bool> {
     match run.phase {
         Phase::Finished => Ok(true),
         Phase::Stopped => bail!("the run has stopped: {}", run.reason),
-        Phase::Waiting | Phase::Loading | Phase::Training | Phase::Paused => Ok(false),
+        Phase::Waiting | Phase::Loading | Phase::Training | Phase::Serving | Phase::Paused => Ok(false),
     }
 }

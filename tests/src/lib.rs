@@ -11,6 +11,7 @@ pub mod client;
 pub mod cohort;
 pub mod coordinator;
 pub mod curves;
+pub mod models;
 pub mod process;
 pub mod proxy;
 pub mod resources;

@@ -3,14 +3,12 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use engine::{Device, checkpoint::Checkpoint, parameters::ParameterSet};
-use futures::executor::block_on;
-use protocol::spec::{Hop, ModelSpec};
-use tests::{Coordinator, alone, cohort, curves, runs::TinyRun, weights::Weights};
+use protocol::spec::ModelSpec;
+use tests::{Coordinator, alone, cohort, curves, models, runs::TinyRun, weights::Weights};
 
 const STEPS: u64 = 6;
 
-/// The folder of a model with the weights that this seed draws.
+/// The folder of the run's model with the weights that this seed draws.
 fn save(folder: &Path, run: &TinyRun, seed: u64) -> Result<()> {
     let model = ModelSpec {
         vocabulary: 256,
@@ -20,14 +18,7 @@ fn save(folder: &Path, run: &TinyRun, seed: u64) -> Result<()> {
         layers: run.layers,
         tie_embeddings: run.tied,
     };
-    let hops = [Hop { index: 0, part: model.whole() }];
-    let parameters = ParameterSet::draw(&model, &hops, seed, &Device::Cpu);
-    let Checkpoint { config, weights } = block_on(Checkpoint::new(&model, &parameters))?;
-    fs::create_dir_all(folder)?;
-    fs::write(folder.join("config.json"), config)?;
-    fs::write(folder.join("model.safetensors"), weights)?;
-    fs::write(folder.join("tokenizer.cohort.json"), r#"{"kind": "bytes"}"#)?;
-    Ok(())
+    models::save(folder, &model, seed)
 }
 
 /// The run's file, with shapes and weights from `folder` instead of its own.

@@ -34,6 +34,10 @@ pub(crate) enum TaskError {
     Shape { found: Vec<u32>, wanted: Vec<u32> },
     #[error("what was learned could not be written: {0}")]
     Delta(#[from] DeltaError),
+    #[error("what was cached of text {text} is not here")]
+    NoCache { text: u64 },
+    #[error("the texts need {needed} bytes of keys and values, and this run allows {allowed}")]
+    NoRoom { needed: u64, allowed: u64 },
     #[error("training has gone wrong: {0}")]
     Report(#[from] FieldError),
 }
@@ -60,6 +64,8 @@ impl TaskError {
                 BlockError::Stage(StageError::Device(_)) | BlockError::Parameters(ParameterError::Device(_)),
             )
             | TaskError::Stage(_)
+            | TaskError::NoCache { .. }
+            | TaskError::NoRoom { .. }
             | TaskError::NotMeasured => FaultKind::Device,
             TaskError::Load(_) | TaskError::Assignment(_) | TaskError::Block(_) => FaultKind::Weights,
         }

@@ -10,6 +10,7 @@
 //! | `connection` | the handshake, then frames in and work out; `line` carries frames and heartbeats and notices silence, `inbox` holds what has arrived |
 //! | `connection::{measure, pipeline, block}` | the messages of the benchmark and of the two modes |
 //! | `pipeline_task`, [`schedule`] | pipeline mode: one stage of one plan, and what it does next |
+//! | `text_caches` | pipeline mode: keys and values of texts that the stages write |
 //! | `block_task`, `block_state` | block mode: one round, and what is kept between rounds |
 //! | `evaluation_task` | block mode: the whole model on held-out text |
 //! | [`devices`], [`link`] | the self-benchmark of the device and of its link |
@@ -38,6 +39,7 @@ pub mod schedule;
 mod session;
 mod session_state;
 mod snapshot_cache;
+mod text_caches;
 mod transfer;
 
 pub use error::End;

@@ -10,10 +10,10 @@ use engine::{
 use protocol::{
     checked::Checked,
     message::{
-        Activation, Address, Apply, DeviceStatus, FromWorker, Gradient, Pass, Relayed, StepReport, Targets,
-        TensorFrame, Timings, Tokens, Up, ValidationReport,
+        Activation, Address, Apply, CloseTexts, Decode, Decoded, DeviceStatus, FromWorker, Gradient, Pass,
+        Relayed, StepReport, Targets, TensorFrame, Timings, Tokens, Up, ValidationReport,
     },
-    spec::{Assignment, Part, RunSpec, WeightSource},
+    spec::{Assignment, Hop, Part, RunSpec, WeightSource},
     tensor::{Encoding, TensorMeta, decode_floats, decode_tokens, encode_floats},
 };
 
@@ -21,7 +21,8 @@ use crate::{
     checks::check_assignment,
     error::TaskError,
     platform::{Clock, Compute, seconds_since},
-    schedule::{Op, Schedule},
+    schedule::{Op, Schedule, ScheduleError},
+    text_caches::{Out, TextCaches},
 };
 
 /// A frame to send: a message and, for tensors, its payload.
@@ -56,6 +57,7 @@ pub(crate) struct PipelineTask {
     targets: BTreeMap<Pass, Vec<u32>>,
     gradients: BTreeMap<(u32, u32), Vec<f32>>,
     losses: BTreeMap<u32, f32>,
+    texts: TextCaches,
     /// The timings that this step was reported with; None before.
     reported: Option<Timings>,
     /// Since the last report.
@@ -83,7 +85,11 @@ impl PipelineTask {
                     .map_err(|error| TaskError::Load(StageError::Parameters(error)))?
             }
         };
-        let stage = Stage::new(run, hops, device, parameters).map_err(TaskError::Load)?;
+        let stage = match run.trains {
+            true => Stage::new(run, hops, device, parameters),
+            false => Stage::for_inference(model, hops, device, parameters),
+        };
+        let stage = stage.map_err(TaskError::Load)?;
         Ok(Self {
             step: assignment.first_step,
             schedule: Schedule::new(&assignment.hops, assignment.micro_batches, assignment.window),
@@ -94,13 +100,68 @@ impl PipelineTask {
             targets: BTreeMap::new(),
             gradients: BTreeMap::new(),
             losses: BTreeMap::new(),
+            texts: TextCaches::new(run.cache_bytes),
             reported: None,
             timings: Timings::default(),
         })
     }
 
+    /// Whether it holds what another assignment asks for: then [`PipelineTask::renew`] spares loading it again. Weights
+    /// that train are never those of the snapshot.
+    pub(crate) fn holds(&self, other: &Assignment) -> bool {
+        !self.run.trains && self.assignment.hops == other.hops && self.assignment.weights == other.weights
+    }
+
+    /// Becomes the stage of a plan with the same hops and weights.
+    ///
+    /// # Errors
+    /// When the assignment does not fit the run.
+    pub(crate) fn renew(&mut self, assignment: Assignment) -> Result<(), TaskError> {
+        check_assignment(&self.run, &assignment)?;
+        self.texts.clear();
+        self.assignment = assignment;
+        Ok(())
+    }
+
+    /// New tokens of texts through a hop; None where they are of another plan.
+    ///
+    /// # Errors
+    /// As for [`TextCaches::decode`].
+    pub(crate) async fn decode(
+        &mut self,
+        decode: &Decode,
+        payload: &[u8],
+        clock: &impl Clock,
+    ) -> Result<Option<Outgoing>, TaskError> {
+        let of = decode.of;
+        if of.epoch != self.epoch() {
+            return Ok(None);
+        }
+        let began = clock.now();
+        let part = self.part(of.hop).cloned().ok_or(ScheduleError::NotHere(of.hop))?;
+        let model = &self.run.model;
+        let Out { hidden, tokens } = self.texts.decode(&self.stage, model, &part, decode, payload).await?;
+        let shape = [hidden.len() as u32 / model.width.max(1), model.width];
+        let (rows, payload) = encode_floats(&hidden, &shape, Encoding::F32)?;
+        let decoded = Decoded { of, seconds: seconds_since(clock, began), tokens, rows };
+        decoded.check()?;
+        Ok(Some((Up::from(decoded).into(), payload)))
+    }
+
+    /// Texts have ended.
+    pub(crate) fn close_texts(&mut self, close: &CloseTexts) {
+        if close.epoch == self.epoch() {
+            self.texts.close(&close.texts);
+        }
+    }
+
     pub(crate) fn epoch(&self) -> u64 {
         self.assignment.epoch
+    }
+
+    /// The hops held.
+    pub(crate) fn hops(&self) -> &[Hop] {
+        &self.assignment.hops
     }
 
     /// [N, T]

@@ -47,6 +47,10 @@ impl Pipeline {
             turn.enter(phase, words);
             return false;
         }
+        if !turn.core.settings.run.trains {
+            self.only_serve(turn);
+            return false;
+        }
         // Each plan does a step before the next: or workers whose speed goes up and down would keep all loading.
         let has_stepped = self.in_force.as_ref().is_some_and(|in_force| in_force.has_stepped);
         match self.replan.clone().filter(|_| has_stepped) {
@@ -169,6 +173,8 @@ mod tests {
                 recompute: false,
                 wire: Encoding::F32,
                 moments: Moments::Full,
+                trains: true,
+                cache_bytes: 0,
                 blocks: None,
             },
             steps: 40,
@@ -182,6 +188,7 @@ mod tests {
             lease: Duration::from_secs(30),
             step_deadline: Duration::from_mins(10),
             max_workers: 8,
+            texts_share: 0.2,
             corpus: "text".into(),
             tokenizer: "bytes".into(),
             train_tokens: 1000,

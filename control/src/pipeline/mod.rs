@@ -5,6 +5,7 @@
 //! planning.rs   plans made, replaced and discarded     reports.rs   what stages report; closing a step
 //! snapshots.rs  parts collected, manifests written     stall.rs     who is replaced when nothing comes
 //! step.rs       one step in progress                   snapshot.rs  manifests
+//! serving.rs    texts through the stages
 //! relay.rs      which frame may go to whom             plan/        who gets which layers
 //! view.rs       what the pages show
 //! ```
@@ -18,6 +19,7 @@ pub mod plan;
 mod planning;
 mod relay;
 mod reports;
+mod serving;
 mod snapshot;
 mod snapshots;
 mod stall;
@@ -30,7 +32,7 @@ use std::{
 };
 
 use protocol::{
-    message::{Address, Fault, FaultKind, Up},
+    message::{Address, Fault, FaultKind, Traversal, Up},
     refusal::Refusal,
     view::{CurvePoint, RunView},
     worker_id::WorkerId,
@@ -70,6 +72,19 @@ pub enum Event {
     },
     /// Answers [`Action::FindOwing`].
     Owing(Option<WorkerId>),
+    /// New tokens of texts are to go through the stages once: the traversal of this number. The one before is not
+    /// wanted any more.
+    Traverse {
+        /// Higher than that of any before.
+        number: u64,
+    },
+    /// [`Action::Decode`] named a traversal that nobody wants any more.
+    TraversalGone {
+        /// Which.
+        number: u64,
+    },
+    /// These texts have ended.
+    TextsEnded(Vec<u64>),
 }
 
 /// Which half of a batch of token windows.
@@ -109,6 +124,35 @@ pub enum Action {
     },
     /// Nothing has come for too long: ask the relay whose turn it is, then say [`Event::Owing`].
     FindOwing,
+    /// Send the rows of a traversal, as they are after the hop before, to the holder of this hop.
+    Decode {
+        /// To whom.
+        worker: WorkerId,
+        /// What the message says of itself.
+        of: Traversal,
+        /// It is the hop with the head.
+        last: bool,
+    },
+    /// The last hop of a traversal has answered.
+    Traversed {
+        /// Which.
+        number: u64,
+    },
+    /// The plan has ended: a traversal under way comes to nothing, and all caches are lost.
+    CachesLost,
+    /// Whether texts can be asked for from now on.
+    Texts(Asking),
+}
+
+/// Whether the workers can be asked for texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// The stages hold the weights of this step.
+    Step(u64),
+    /// Nobody holds all of the model at the moment.
+    Nobody,
+    /// The run has ended.
+    Over,
 }
 
 /// What the plan in force is doing.
@@ -170,6 +214,7 @@ pub struct Pipeline {
     balance: Option<f64>,
     /// The last discard of work, for people.
     last_discard: Option<String>,
+    texts: serving::Texts,
 }
 
 /// A run of pipeline mode.
@@ -205,6 +250,7 @@ impl PipelineRun {
             efficiency: None,
             balance: None,
             last_discard: None,
+            texts: serving::Texts::default(),
         };
         Run::with(settings, false, curve, pipeline)
     }
@@ -233,6 +279,7 @@ impl Mode for Pipeline {
                 self.snapshot_part(turn, worker, &part);
                 Ok(())
             }
+            Up::Decoded(decoded) => self.decoded(turn, worker, &decoded),
             other => Err(unexpected(&other)),
         }
     }
@@ -285,6 +332,9 @@ impl Mode for Pipeline {
                 self.commit_failed(turn, steps_done, why, culprit);
             }
             Event::Owing(worker) => self.owing(turn, worker),
+            Event::Traverse { number } => self.traversal_wanted(number),
+            Event::TraversalGone { number } => self.traversal_gone(number),
+            Event::TextsEnded(texts) => self.texts_ended(turn, &texts),
         }
     }
 
@@ -300,6 +350,7 @@ impl Mode for Pipeline {
         self.measure_spares(turn);
         self.write_again(turn);
         self.look_for_stall(turn);
+        self.look_for_silent_hop(turn);
     }
 
     fn asked(&mut self, turn: &mut Turn<'_, Action>, command: Command) {
@@ -338,6 +389,7 @@ impl Mode for Pipeline {
                 break;
             }
         }
+        self.serve(turn);
     }
 
     fn ended(&mut self, turn: &mut Turn<'_, Action>) {
@@ -345,11 +397,12 @@ impl Mode for Pipeline {
             turn.publish(point);
         }
         self.in_force = None;
+        self.texts_over(turn);
         turn.act(Action::Route(Relay::closed(self.epoch + 1)));
     }
 
     fn wake_at(&self, _: Duration) -> Option<Duration> {
-        None
+        self.texts_wake_at()
     }
 
     fn view(&self, core: &RunCore, now: Duration) -> RunView {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use protocol::{
     message::{Assign, Benchmark, DrainReason, Revoke},
-    spec::{Assignment, WeightSource},
+    spec::{Assignment, RunSpec, WeightSource},
     view::Phase,
     worker_id::WorkerId,
 };
@@ -97,7 +97,7 @@ impl Pipeline {
         // A search over all orders of the workers is not repeated at every heartbeat.
         if std::mem::take(&mut self.try_again) || self.impossible.is_none() {
             let measured = turn.core.roster.measured(turn.now);
-            match plan::make(&turn.core.settings.run, self.stages, &measured) {
+            match self.first_plan(&turn.core.settings.run, &measured) {
                 Ok(plan) => {
                     self.impossible = None;
                     self.put_in_force(turn, plan, "the workers suffice".into());
@@ -109,6 +109,17 @@ impl Pipeline {
         let words = self.impossible.clone().unwrap_or_default();
         turn.enter(Phase::Waiting, words);
         false
+    }
+
+    /// The plan to begin with. A token visits one stage after the other, so a run that only writes texts has as few as hold
+    /// the model.
+    fn first_plan(&self, run: &RunSpec, measured: &[plan::Measured]) -> Result<Plan, plan::PlanError> {
+        let of = |stages| plan::make(run, stages, measured);
+        let fewest = || (1..=measured.len() as u32).find_map(|count| of(Stages::Exactly(count)).ok());
+        match (run.trains, self.stages) {
+            (false, Stages::Auto) => fewest().map_or_else(|| of(Stages::Auto), Ok),
+            (_, stages) => of(stages),
+        }
     }
 
     /// Seconds a step takes now and would take with the best plan, if that is better by this factor.
@@ -173,6 +184,7 @@ impl Pipeline {
         self.finding_owing = false;
         self.step_seconds.clear();
         self.collecting = None;
+        self.texts_lost(turn);
         turn.core.settings.run.micro_batches = plan.micro_batches;
         let settings = &turn.core.settings;
         let mut relay =
@@ -230,6 +242,7 @@ impl Pipeline {
         self.try_again = true;
         self.last_discard = Some(why.clone());
         turn.record(Record::StepDiscarded { epoch: self.epoch, step: self.steps_done, why });
+        self.texts_lost(turn);
         turn.act(Action::Route(Relay::closed(self.epoch + 1)));
         for worker in former.plan.workers() {
             if turn.core.roster.contains(worker) {

@@ -42,17 +42,18 @@ impl Pipeline {
             snapshot_state: self.snapshot.as_ref().map(|manifest| manifest.state.clone()),
             rounds: None,
             refusals: core.refusals.clone(),
-            workers: core.roster.views(now, |worker| self.holding(worker)),
+            workers: core.roster.views(now, |worker| self.holding(core, worker)),
         }
     }
 
-    fn holding(&self, worker: WorkerId) -> (WorkerState, Vec<Hop>, u64) {
+    fn holding(&self, core: &RunCore, worker: WorkerId) -> (WorkerState, Vec<Hop>, u64) {
         let spare = (WorkerState::Spare, vec![], 0);
         let Some(in_force) = &self.in_force else { return spare };
         let Some(stage) = in_force.plan.stage(worker) else { return spare };
         let state = match &in_force.activity {
             Activity::Loading(ready) if !ready.contains(&worker) => WorkerState::Loading,
-            _ => WorkerState::Training,
+            _ if core.settings.run.trains => WorkerState::Training,
+            _ => WorkerState::Serving,
         };
         (state, stage.hops.clone(), stage.memory_bytes)
     }

@@ -8,7 +8,7 @@ use protocol::{
     evaluation::Scores,
     message::{
         DeltaReady, DeviceStatus, EvaluationReport, Fault, FaultKind, Heartbeat, Leaving, LinkSpeed,
-        PassSeconds, Pressure, Probe, Profile, Ready, SnapshotReady, StepReport, Timings, Up,
+        PassSeconds, Pressure, Probe, Profile, Ready, SnapshotReady, StepReport, Timings, Traversal, Up,
         ValidationReport,
     },
     refusal::Refusal,
@@ -16,7 +16,7 @@ use protocol::{
     worker_id::WorkerId,
 };
 
-use super::hello;
+use super::{hello, pipeline::decoded};
 
 /// A whole number, near what the run counts or far from it.
 #[derive(Debug, Clone, Copy)]
@@ -147,7 +147,7 @@ impl Lie {
         let (during, step) = (self.during.at(at.during), self.step.at(at.step));
         let pass =
             |first: usize| PassSeconds { forward: self.floats[first], backward: self.floats[first + 1] };
-        match self.kind % 13 {
+        match self.kind % 14 {
             0 => Up::Hello(hello()),
             1 => Up::Probe(Probe { number: self.small, padding: 0, answer: 0 }),
             2 => Up::Profile(Profile {
@@ -182,6 +182,10 @@ impl Lie {
                 batch: self.small,
                 loss: self.floats[0] as f32,
             }),
+            12 => Up::Decoded(decoded(
+                Traversal { epoch: during, number: step, hop: self.small },
+                self.floats[1],
+            )),
             10 => Up::SnapshotReady(SnapshotReady { epoch: during, steps_done: step, blob: self.blob() }),
             11 => Up::DeltaReady(DeltaReady {
                 round: during,
@@ -249,6 +253,12 @@ impl Lie {
                 0 => report.round = during,
                 1 => report.batch = self.small,
                 _ => report.scores = self.scores(),
+            },
+            Up::Decoded(decoded) => match self.field % 4 {
+                0 => decoded.of.epoch = during,
+                1 => decoded.of.number = step,
+                2 => decoded.of.hop = self.small,
+                _ => decoded.seconds = float,
             },
             Up::Hello(_) | Up::Probe(_) | Up::Heartbeat(_) | Up::Leaving(_) | Up::Fault(_) => {}
         }

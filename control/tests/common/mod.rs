@@ -43,6 +43,8 @@ pub fn run_spec(layers: u32, micro_batches: u32, blocks: Option<BlockSpec>) -> R
         recompute: false,
         wire: Encoding::F32,
         moments: Moments::Full,
+        trains: true,
+        cache_bytes: 0,
         blocks,
     }
 }
@@ -62,6 +64,7 @@ pub fn settings(run: RunSpec, steps: u64, start_with: u32) -> Settings {
         lease: LEASE,
         step_deadline: Duration::from_mins(10),
         max_workers: 8,
+        texts_share: 0.2,
         corpus: "text".into(),
         tokenizer: "bytes".into(),
         train_tokens: 1000,

@@ -9,16 +9,17 @@ use control::{
     Event, Record, Settings,
     action::Action,
     curve::Curve,
-    pipeline::{self, Half, Manifest, PipelineRun, Relay, SnapshotPart, plan::Stages},
+    pipeline::{self, Asking, Half, Manifest, PipelineRun, Relay, SnapshotPart, plan::Stages},
 };
 use protocol::{
     blob::BlobRef,
     message::{
-        DeviceStatus, Down, Pass, PassSeconds, Ready, SnapshotReady, StepReport, Timings, Up,
-        ValidationReport,
+        Decoded, DeviceStatus, Down, Pass, PassSeconds, Ready, SnapshotReady, StepReport, Timings, Traversal,
+        Up, ValidationReport,
     },
     refusal::Refusal,
     spec::{Assignment, WeightSource},
+    tensor::encode_floats,
     view::Phase,
     worker_id::WorkerId,
 };
@@ -38,6 +39,12 @@ pub fn settings(steps: u64, start_with: u32) -> Settings {
 
 /// Micro-batches that weights have seen, in order.
 pub type History = Vec<(u64, u32)>;
+
+/// The answer of a hop, after so many seconds.
+pub fn decoded(of: Traversal, seconds: f64) -> Decoded {
+    let (rows, _) = encode_floats(&[], &[0, 4], protocol::tensor::Encoding::F32).unwrap();
+    Decoded { of, seconds, tokens: vec![], rows }
+}
 
 /// A worker as the run sees it. It "trains" by remembering which micro-batches its weights have seen: the weights of a
 /// stage are that history, so that a lost or doubled micro-batch shows.
@@ -77,6 +84,14 @@ pub struct World {
     /// Times the relay was asked whose turn it is.
     pub asked_owing: usize,
     pub relay: Option<Relay>,
+    /// Hops that were asked to compute for a text, in order.
+    pub decodes: Vec<(WorkerId, Traversal)>,
+    /// Traversals that have come through.
+    pub traversed: Vec<u64>,
+    /// Times that all caches were lost.
+    pub losses: usize,
+    /// The step whose weights can be asked.
+    pub texts_of: Option<u64>,
     open: Option<u64>,
     next: u64,
 }
@@ -96,6 +111,10 @@ impl World {
             records: vec![],
             asked_owing: 0,
             relay: None,
+            decodes: vec![],
+            traversed: vec![],
+            losses: 0,
+            texts_of: None,
             open: None,
             next: 1,
         }
@@ -173,6 +192,19 @@ impl World {
                 assert_eq!(self.run.snapshot().map(|m| m.steps_done), Some(accepted));
             }
             pipeline::Action::FindOwing => self.asked_owing += 1,
+            pipeline::Action::Decode { worker, of, last } => {
+                assert!(self.texts_of.is_some(), "nobody may be asked");
+                self.decodes.push((worker, of));
+                let Some(peer) = self.peers.get(&worker).filter(|peer| !peer.idle) else { return };
+                let assignment = peer.assignment.as_ref().unwrap();
+                assert_eq!(assignment.epoch, of.epoch);
+                assert!(assignment.hops.iter().any(|hop| hop.index == of.hop && hop.part.head == last));
+                self.said.push_back((worker, Up::Decoded(decoded(of, peer.slow))));
+            }
+            pipeline::Action::Traversed { number } => self.traversed.push(number),
+            pipeline::Action::CachesLost => self.losses += 1,
+            pipeline::Action::Texts(Asking::Step(step)) => self.texts_of = Some(step),
+            pipeline::Action::Texts(Asking::Nobody | Asking::Over) => self.texts_of = None,
         }
     }
 

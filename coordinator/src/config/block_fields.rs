@@ -12,7 +12,7 @@ use control::block::evaluation::Evaluator;
 
 section! {
     /// The model, whose `model.layers` are shared evenly among blocks, and the noise that each block learns to remove.
-    "blocks", Some(ModeName::Block) => pub struct BlocksConfig() {
+    "blocks", ModeName::BLOCKS => pub struct BlocksConfig() {
         /// B; divides `model.layers`.
         count: u32 = 3 => Whole(1..=MOST_LAYERS);
         /// Least standard deviation sigma of the noise. Read docs/blocks.md before going below 1.
@@ -30,7 +30,7 @@ section! {
 
 section! {
     /// How blocks are trained and their replicas averaged.
-    "rounds", Some(ModeName::Block) => pub struct RoundsConfig(blocks: &BlocksConfig) {
+    "rounds", ModeName::BLOCKS => pub struct RoundsConfig(blocks: &BlocksConfig) {
         /// H, local steps of a worker in a round.
         local_steps: u32 = 20 => Whole(1..=LOCAL_STEPS as u32);
         /// Measured workers to wait for before the first round.

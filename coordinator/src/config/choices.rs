@@ -7,12 +7,22 @@ pub enum ServingPlace {
     Off,
     /// This process, from the newest snapshot.
     Coordinator,
+    /// The workers that hold the model.
+    Workers,
 }
 
 impl ServingPlace {
+    /// Where nothing is said.
+    pub(super) const fn usual(mode: ModeName) -> Self {
+        match mode {
+            ModeName::Serve => Self::Workers,
+            ModeName::Pipeline | ModeName::Block => Self::Off,
+        }
+    }
+
     /// The names in a file.
-    pub(super) const CHOICES: [(&'static str, Self); 2] =
-        [("off", Self::Off), ("coordinator", Self::Coordinator)];
+    pub(super) const CHOICES: [(&'static str, Self); 3] =
+        [("off", Self::Off), ("coordinator", Self::Coordinator), ("workers", Self::Workers)];
 }
 
 /// `mode`: how the model is trained.
@@ -22,26 +32,33 @@ pub enum ModeName {
     Pipeline,
     /// Denoising blocks, trained apart and averaged in rounds.
     Block,
+    /// A GPT-2 cut into stages that only write texts: it is not trained.
+    Serve,
 }
 
 impl ModeName {
+    /// Of sections that every mode has.
+    pub(super) const ANY: &[Self] = &[Self::Pipeline, Self::Block, Self::Serve];
+    /// Of sections about training.
+    pub(super) const TRAINS: &[Self] = &[Self::Pipeline, Self::Block];
+    /// Of sections about a model that is cut into stages.
+    pub(super) const STAGES: &[Self] = &[Self::Pipeline, Self::Serve];
+    /// Of sections about blocks.
+    pub(super) const BLOCKS: &[Self] = &[Self::Block];
+
     /// The names in a file.
-    pub(super) const CHOICES: [(&'static str, Self); 2] =
-        [(Self::Pipeline.name(), Self::Pipeline), (Self::Block.name(), Self::Block)];
+    pub(super) const CHOICES: [(&'static str, Self); 3] = [
+        (Self::Pipeline.name(), Self::Pipeline),
+        (Self::Block.name(), Self::Block),
+        (Self::Serve.name(), Self::Serve),
+    ];
 
     /// The name in a file.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Pipeline => "pipeline",
             Self::Block => "block",
-        }
-    }
-
-    /// The other mode.
-    pub(super) const fn other(self) -> Self {
-        match self {
-            Self::Pipeline => Self::Block,
-            Self::Block => Self::Pipeline,
+            Self::Serve => "serve",
         }
     }
 }

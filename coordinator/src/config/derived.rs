@@ -11,11 +11,21 @@ use protocol::{
 
 use super::{
     block_fields::RoundsConfig,
-    choices::{AggregatorName, DeltaName, ModeName, OuterName},
-    fields::{DataConfig, SessionConfig, TrainingConfig},
+    choices::{AggregatorName, DeltaName, ModeName, OuterName, ServingPlace},
+    fields::{DataConfig, ServingConfig, SessionConfig, TrainingConfig},
     run_config::RunConfig,
 };
 use crate::data::{TokenizerChoice, windows::WindowShape};
+
+/// Tokens on which a device measures itself in a run that only writes texts.
+const MEASURED_TOKENS: u32 = 64;
+
+impl ServingConfig {
+    /// [`ServingConfig::cache_mb`].
+    pub fn cache_bytes(&self) -> u64 {
+        u64::from(self.cache_mb) * 1_000_000
+    }
+}
 
 impl DataConfig {
     /// The tokenizer that the fields ask for.
@@ -29,6 +39,7 @@ impl RunConfig {
     /// What workers must know, with V from the run's tokenizer.
     pub fn run_spec(&self, vocabulary: u32) -> RunSpec {
         let Self { name, model, training, pipeline, .. } = self;
+        let trains = self.mode != ModeName::Serve;
         RunSpec {
             name: name.clone(),
             model: ModelSpec {
@@ -46,12 +57,18 @@ impl RunConfig {
                 weight_decay: training.weight_decay,
                 clip_norm: training.clip_norm,
             },
-            sequences: training.sequences,
-            context: training.context,
-            micro_batches: training.micro_batches.unwrap_or(0),
+            // Without training they are the shapes at which devices measure themselves.
+            sequences: if trains { training.sequences } else { 1 },
+            context: if trains { training.context } else { model.context.min(MEASURED_TOKENS) },
+            micro_batches: if trains { training.micro_batches.unwrap_or(0) } else { 1 },
             recompute: pipeline.recompute,
             wire: pipeline.wire,
             moments: self.snapshots.moments,
+            trains,
+            cache_bytes: match self.serving.r#where {
+                ServingPlace::Workers => self.serving.cache_bytes(),
+                ServingPlace::Off | ServingPlace::Coordinator => 0,
+            },
             blocks: (self.mode == ModeName::Block).then(|| BlockSpec {
                 count: self.blocks.count,
                 sigma_min: self.blocks.sigma_min,

@@ -19,18 +19,19 @@ const MOST_STEPS: u64 = 1_000_000_000;
 
 section! {
     /// Fields above all sections.
-    "", None => pub(super) struct TopConfig() {
+    "", ModeName::ANY => pub(super) struct TopConfig() {
         /// Name of the run, for people and for its folder.
         name: String = "webster-nano".to_owned() => RunName;
-        /// How the model is trained: cut into stages, or as denoising blocks that are trained apart and averaged in
-        /// rounds.
+        /// What is done with the model: "pipeline" trains it cut into stages, "block" as denoising blocks that are trained
+        /// apart and averaged in rounds; "serve" does not train it: the model of `model.from` is cut into stages, which
+        /// write texts.
         mode: ModeName = ModeName::Pipeline => Choice(&ModeName::CHOICES);
     }
 }
 
 section! {
     /// The shapes of a GPT-2.
-    "model", None => pub struct ModelConfig(begun: &Begun) {
+    "model", ModeName::ANY => pub struct ModelConfig(begun: &Begun) {
         shorthand {
             /// A name for the shapes; fields beside it win.
             preset: Preset = PRESETS[0], "`\"nano\"`" => Choice(&PRESET_CHOICES);
@@ -60,7 +61,7 @@ section! {
 
 section! {
     /// The text, and how it becomes tokens.
-    "data", None => pub struct DataConfig(begun: &Begun) {
+    "data", ModeName::ANY => pub struct DataConfig(begun: &Begun) {
         /// A text file or a folder of them; "webster" is the dictionary in the program.
         source: Source = Source::Webster => TextSource;
         /// What a token is: a byte (V = 256), a character of the text, or an entry of GPT-2's vocabulary (V = 50,257).
@@ -84,7 +85,7 @@ section! {
 
 section! {
     /// The optimizer and its schedule.
-    "training", None => pub struct TrainingConfig(model: &ModelConfig) {
+    "training", ModeName::TRAINS => pub struct TrainingConfig(model: &ModelConfig) {
         /// Optimizer steps of the whole run; in block mode, local steps of each block.
         steps: u64 = 2000 => Whole(1..=MOST_STEPS);
         /// M, micro-batches in a step; "auto" has M chosen at the first plan.
@@ -121,7 +122,7 @@ section! {
 
 section! {
     /// How the layers are shared out, and how tensors travel between them.
-    "pipeline", Some(ModeName::Pipeline) => pub struct PipelineConfig() {
+    "pipeline", ModeName::STAGES => pub struct PipelineConfig() {
         /// Workers that hold a part; "auto" takes as many as make the slowest stage fastest.
         stages: Stages = Stages::Auto => StageCount;
         /// Encoding of activations and gradients on the wire.
@@ -139,7 +140,7 @@ section! {
 
 section! {
     /// What is kept to go on from after a loss.
-    "snapshots", None => pub struct SnapshotConfig() {
+    "snapshots", ModeName::TRAINS => pub struct SnapshotConfig() {
         /// Steps between snapshots; one more is taken at the end.
         every: u64 = 20 => Whole(1..=MOST_STEPS);
         /// Newest snapshots to keep on disk.
@@ -156,7 +157,7 @@ section! {
 
 section! {
     /// The connections. The heartbeat is shorter than the lease, and the lease than a step or round may take.
-    "session", None => pub struct SessionConfig(round_deadline: Option<f64>) {
+    "session", ModeName::ANY => pub struct SessionConfig(round_deadline: Option<f64>) {
         /// A worker not heard from for this long has vanished.
         lease_seconds: f64 = round_deadline.map_or(30.0, |deadline| (deadline / 2.0).min(30.0)),
             "30, or half of a number in `rounds.deadline` if that is less" => Number::seconds(0.01, 3600.0);
@@ -188,9 +189,10 @@ section! {
 
 section! {
     /// Texts that the model writes for whoever asks, at `/v1/completions` and on the playground page.
-    "serving", None => pub struct ServingConfig() {
-        /// Who writes them: "coordinator" writes with the newest snapshot, in its own process; "off": nobody.
-        r#where: ServingPlace = ServingPlace::Off => Choice(&ServingPlace::CHOICES);
+    "serving", ModeName::ANY => pub struct ServingConfig(mode: ModeName) {
+        /// Who writes them: "coordinator" writes with the newest snapshot, in its own process; "workers": the devices that
+        /// hold the stages, in pipeline mode while they train, and alone with mode = "serve"; "off": nobody.
+        r#where: ServingPlace = ServingPlace::usual(mode), "`\"off\"`, or `\"workers\"` with mode = \"serve\"" => Choice(&ServingPlace::CHOICES);
         /// Everybody may ask who reaches the coordinator; otherwise it takes the organizer's token.
         open: bool = true => Flag;
         /// Tokens that one text may have at most.
@@ -203,7 +205,9 @@ section! {
         texts_per_minute: u32 = 60 => Whole(1..=100_000);
         /// Megabytes for the keys and values of all texts that are being written; one that does not fit waits.
         cache_mb: u32 = 512 => Whole(1..=1_000_000);
-        /// Threads that compute. They take their share of the computer from whatever else it does; the workers' devices are
+        /// Of the time that the busiest stage has, what texts may take while the workers train.
+        share: f64 = 0.2 => Number::above(0.0, 1.0);
+        /// Threads that compute in the coordinator. They take their share of the computer from whatever else it does; the workers' devices are
         /// not touched.
         threads: u32 = 1 => Whole(1..=256);
     }

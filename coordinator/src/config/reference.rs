@@ -42,10 +42,11 @@ fn heading(section: &SectionDoc) -> String {
         "" => "Top of the file".to_owned(),
         name => format!("`[{name}]`"),
     };
-    let mode = match section.mode {
-        None => "",
-        Some(ModeName::Pipeline) => " In pipeline mode only.",
-        Some(ModeName::Block) => " In block mode only.",
+    let mode = match section.modes {
+        modes if modes == ModeName::ANY => "",
+        modes if modes == ModeName::BLOCKS => " In block mode only.",
+        modes if modes == ModeName::TRAINS => " Not with mode = \"serve\".",
+        _ => " Not in block mode.",
     };
     format!("\n## {name}\n\n{}{mode}\n", sentence(section.doc))
 }

@@ -5,7 +5,7 @@ use protocol::tensor::Encoding;
 
 use super::{
     block_rules,
-    choices::ModeName,
+    choices::{ModeName, ServingPlace},
     fields::least_workers,
     read::Reading,
     rules_of_both::{TooLarge, beyond_frame, workers_are_let_in},
@@ -15,7 +15,7 @@ use crate::data::tokenizer::TokenizerKind;
 
 /// Notes whatever does not fit together.
 pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {
-    other_mode_is_left_out(reading, config.mode);
+    other_modes_are_left_out(reading, config.mode);
     heads_divide_width(reading, config);
     tokenizer_has_files(reading, config);
     tokenizer_has_end_of_text(reading, config);
@@ -32,19 +32,27 @@ pub(super) fn check(reading: &mut Reading<'_>, config: &RunConfig) {
             workers_are_let_in(reading, "pipeline.start_with", "pipeline.stages", config);
             micro_batch_fits_frame(reading, config);
         }
+        ModeName::Serve => {
+            there_is_a_model_to_serve(reading, config);
+            stages_have_layers(reading, config);
+            stages_have_workers(reading, config);
+            workers_are_let_in(reading, "pipeline.start_with", "pipeline.stages", config);
+        }
         ModeName::Block => {
+            blocks_are_not_served_by_workers(reading, config);
             no_gpt2_to_begin_with(reading, config);
             block_rules::check(reading, config);
         }
     }
 }
 
-/// A field of the other mode would be passed over in silence, and its author would wonder.
-fn other_mode_is_left_out(reading: &mut Reading<'_>, mode: ModeName) {
-    let (name, other) = (mode.name(), mode.other().name());
-    for section in RunConfig::SECTIONS.iter().filter(|section| section.mode == Some(mode.other())) {
+/// A field of another mode would be passed over in silence, and its author would wonder.
+fn other_modes_are_left_out(reading: &mut Reading<'_>, mode: ModeName) {
+    for section in RunConfig::SECTIONS.iter().filter(|section| !section.is_of(mode)) {
+        let other = section.modes.first().map_or("pipeline", |other| other.name());
         for path in section.fields.iter().map(|field| section.path(field.name)) {
             if reading.is_written(&path) {
+                let name = mode.name();
                 let message = format!(
                     "is of {other} mode, not {name} mode; leave it out, or set mode = \"{other}\" at the top"
                 );
@@ -67,6 +75,32 @@ fn heads_divide_width(reading: &mut Reading<'_>, config: &RunConfig) {
                  or model.width to a multiple of {heads}",
                 fit.join(", ")
             )
+        })
+    });
+}
+
+fn there_is_a_model_to_serve(reading: &mut Reading<'_>, config: &RunConfig) {
+    reading.rule(&["mode", "model.from"], || {
+        config.model.from.is_none().then(|| {
+            "a run that only writes texts needs a model; give its folder in model.from, or set mode = \"pipeline\" to \
+             train one"
+                .to_owned()
+        })
+    });
+    reading.rule(&["serving.where", "mode"], || {
+        (config.serving.r#where != ServingPlace::Workers).then(|| {
+            "in a run that only writes texts the workers write them; leave serving.where out, or set mode = \
+             \"pipeline\""
+                .to_owned()
+        })
+    });
+}
+
+fn blocks_are_not_served_by_workers(reading: &mut Reading<'_>, config: &RunConfig) {
+    reading.rule(&["serving.where", "mode"], || {
+        (config.serving.r#where == ServingPlace::Workers).then(|| {
+            "denoising blocks are not held by workers from round to round; set serving.where = \"coordinator\""
+                .to_owned()
         })
     });
 }

@@ -13,7 +13,7 @@ pub(super) fn workers_are_let_in(
 ) {
     let most = config.session.max_workers;
     let workers = match config.mode {
-        ModeName::Pipeline => config.pipeline.start_with,
+        ModeName::Pipeline | ModeName::Serve => config.pipeline.start_with,
         ModeName::Block => config.rounds.start_with,
     };
     reading.rule(&[start_with, source, "session.max_workers"], || {

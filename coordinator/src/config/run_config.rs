@@ -66,7 +66,7 @@ impl RunConfig {
         let rounds = RoundsConfig::read(reading, &blocks);
         let snapshots = SnapshotConfig::read(reading);
         let session = SessionConfig::read(reading, rounds.deadline);
-        let serving = ServingConfig::read(reading);
+        let serving = ServingConfig::read(reading, mode);
         Self { name, mode, model, data, training, pipeline, blocks, rounds, snapshots, session, serving }
     }
 
@@ -95,8 +95,8 @@ impl RunConfig {
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut file = toml::Table::new();
         for (section, values) in Self::SECTIONS.iter().zip(self.write()?) {
-            // What is of the other mode may not stand in the file.
-            if section.mode.is_some_and(|mode| mode != self.mode) {
+            // What is of another mode may not stand in the file.
+            if !section.is_of(self.mode) {
                 continue;
             }
             let values = values.into_iter().filter_map(|w| Some((w.field.to_owned(), w.value?)));

@@ -10,13 +10,18 @@ pub(super) struct SectionDoc {
     pub name: &'static str,
     /// What it is for.
     pub doc: &'static str,
-    /// The mode it belongs to; None: both.
-    pub mode: Option<ModeName>,
+    /// The modes it belongs to.
+    pub modes: &'static [ModeName],
     /// Its fields, in the order of the reference.
     pub fields: &'static [FieldDoc],
 }
 
 impl SectionDoc {
+    /// Whether it belongs to a mode.
+    pub(super) fn is_of(&self, mode: ModeName) -> bool {
+        self.modes.contains(&mode)
+    }
+
     /// Whether a field has this name.
     pub(super) fn has(&self, field: &str) -> bool {
         self.fields.iter().any(|f| f.name == field)
@@ -82,7 +87,7 @@ pub(super) const fn field_name(identifier: &'static str) -> &'static str {
 /// ```text
 /// section! {
 ///     /// What the section is for.
-///     "name", None => pub struct NameConfig(other: &OtherConfig) {
+///     "name", ModeName::ANY => pub struct NameConfig(other: &OtherConfig) {
 ///         shorthand {
 ///             /// A key that is read, gives the fields below their defaults, and is not kept.
 ///             preset: Preset = FIRST, "the first" => Choice(PRESETS);
@@ -95,7 +100,7 @@ pub(super) const fn field_name(identifier: &'static str) -> &'static str {
 /// }
 /// ```
 ///
-/// The second argument is the mode that the section belongs to, `None` for both. The expressions of defaults see the
+/// The second argument is the modes that the section belongs to. The expressions of defaults see the
 /// fields above them and what stands in the parentheses. Of it come:
 ///
 /// * the struct, with a public field for each entry outside of `shorthand`;
@@ -107,7 +112,7 @@ pub(super) const fn field_name(identifier: &'static str) -> &'static str {
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
-        $section:literal, $mode:expr => $visibility:vis struct $config:ident($($other:ident: $other_type:ty),*) {
+        $section:literal, $modes:expr => $visibility:vis struct $config:ident($($other:ident: $other_type:ty),*) {
             $(shorthand {
                 $(#[doc = $key_doc:literal])+
                 $key:ident: $key_type:ty = $key_default:expr, $key_words:literal => $key_kind:expr;
@@ -128,7 +133,7 @@ macro_rules! section {
             pub(super) const DOC: $crate::config::section::SectionDoc = $crate::config::section::SectionDoc {
                 name: $section,
                 doc: concat!($($about),+),
-                mode: $mode,
+                modes: $modes,
                 fields: &[
                     $($crate::config::section::FieldDoc {
                         name: stringify!($key),

@@ -111,6 +111,19 @@ impl Dataset {
         Ok(Self { corpus: corpus.name, tokenizer, tokens: Arc::new(tokens), source_hash })
     }
 
+    /// A tokenizer without a text, as of a run that only writes texts. Its empty token file lies in `folder`.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub(crate) fn without_text(tokenizer: Tokenizer, folder: &Path) -> Result<Self, DataError> {
+        let source = blake3::hash(b"");
+        let key = TokenKey { tokenizer: tokenizer.hash(), source, validation_fraction: 0.0 };
+        let tokens =
+            TokenWriter::create(&folder.join(key.file_name()), &key, tokenizer.vocabulary())?.finish()?;
+        let source_hash = source.to_hex().to_string();
+        Ok(Self { corpus: "no text".into(), tokenizer, tokens: Arc::new(tokens), source_hash })
+    }
+
     /// The dataset whose token file an earlier [`Dataset::prepare`] left in `folder`, without its text; None where it is
     /// not there.
     pub(crate) fn cached(

@@ -32,7 +32,8 @@ use crate::{
 pub(crate) struct PipelineIo {
     pub(crate) shared: Arc<Shared>,
     pub(crate) told: mpsc::UnboundedSender<Event>,
-    pub(crate) train: TrainWindows,
+    /// None where nothing is trained.
+    pub(crate) train: Option<TrainWindows>,
     /// None where the held-out split is never measured.
     pub(crate) validation: Option<ValidationWindows>,
     pub(crate) data_dir: DataDir,
@@ -68,6 +69,14 @@ impl ModeIo for PipelineIo {
             }
             Action::Commit(manifest) => self.commit(manifest, run.core().settings.run.moments),
             Action::Prune { accepted } => self.prune(accepted),
+            Action::Decode { worker, of, last } => {
+                if let Some((decode, payload)) = self.shared.serving.traversals.decode(worker, of, last) {
+                    send(&self.shared, worker, decode, &payload)?;
+                }
+            }
+            Action::Traversed { number } => self.shared.serving.traversals.traversed(number),
+            Action::CachesLost => self.shared.serving.traversals.lost(),
+            Action::Texts(asking) => self.shared.serving.traversals.can_be_asked(asking),
             Action::FindOwing => {
                 let _ = self.told.send(Event::Owing(self.shared.hub.owing()));
             }
@@ -93,10 +102,11 @@ impl PipelineIo {
         to: Address,
         half: Half,
     ) -> Result<(TensorMeta, Vec<u8>), CodecError> {
-        self.train.set_micro_batches(micro_batches);
-        let shape = self.train.shape();
+        let Some(train) = &mut self.train else { return encode_tokens(&[], &[0]) };
+        train.set_micro_batches(micro_batches);
+        let shape = train.shape();
         let Batch { inputs, targets } = match (to.pass, &self.validation) {
-            (Pass::Train { micro_batch }, _) => self.train.batch(to.step, micro_batch),
+            (Pass::Train { micro_batch }, _) => train.batch(to.step, micro_batch),
             (Pass::Validate { batch }, Some(validation)) => validation.batch(u64::from(batch)),
             (Pass::Validate { .. }, None) => Batch { inputs: vec![], targets: vec![] },
         };

@@ -291,6 +291,9 @@ async fn read(
                 own.send(answer.into()).await;
             }
             FromWorker::Up(message) => {
+                if let Up::Decoded(decoded) = &message {
+                    shared.serving.traversals.answered(worker, decoded, payload)?;
+                }
                 pause(messages.take(1.0)).await;
                 shared.hub.count_up(worker, bytes.len() as u64);
                 if matches!(message, Up::Heartbeat(_)) && heard.elapsed() < HEARTBEAT {

@@ -1,11 +1,13 @@
-//! Texts that the model writes for whoever asks, in the coordinator's own process from the newest snapshot.
+//! Texts that the model writes for whoever asks: in the coordinator's own process from the newest snapshot, or on the
+//! workers that hold it.
 //!
 //! ```text
 //! request.rs    what is asked for, read from OpenAI's JSON and checked
 //! desk.rs       where requests are handed in, and taken up by the writer
 //! queue.rs      whose text is next
-//! writer.rs     the thread that has the model: loads it, steps it, tells tokens
-//! model.rs      a model with its checkpoint
+//! writer.rs     the thread that has the texts: steps the model, tells tokens
+//! model.rs      a model with its checkpoint, or on the workers
+//! over_workers.rs, traversals.rs    a model on the workers: its texts here, one traversal of the stages at a time
 //! pieces.rs     tokens as whole characters, up to a stop
 //! samples.rs    what the model wrote at several ages
 //! answer.rs     the answers in OpenAI's shape
@@ -16,10 +18,12 @@
 mod answer;
 mod desk;
 mod model;
+mod over_workers;
 mod pieces;
 mod queue;
 mod request;
 mod samples;
+mod traversals;
 mod writer;
 
 use std::sync::Arc;
@@ -28,13 +32,15 @@ use engine::gpt2::Cache;
 
 pub(crate) use answer::Answer;
 pub(crate) use desk::{Asked, Desk, Refused, Texts, Told};
+pub(crate) use over_workers::ROWS;
 use protocol::{
     serving::{ModelView, Place, Samples, ServingView},
     spec::RunSpec,
 };
 pub(crate) use queue::Most;
 pub(crate) use request::{Bounds, Fault, Request};
-pub(crate) use writer::{Writer, WriterThread};
+pub(crate) use traversals::Traversals;
+pub(crate) use writer::{Source, Writer, WriterThread};
 
 use crate::{
     config::{ServingConfig, ServingPlace},
@@ -51,6 +57,8 @@ pub(crate) struct Serving {
     pub(crate) parameters: u64,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) desk: Arc<Desk>,
+    /// What the workers write.
+    pub(crate) traversals: Arc<Traversals>,
 }
 
 impl Serving {
@@ -67,6 +75,7 @@ impl Serving {
         let place = match self.settings.r#where {
             ServingPlace::Off => Place::Off,
             ServingPlace::Coordinator => Place::Coordinator,
+            ServingPlace::Workers => Place::Workers,
         };
         ServingView {
             place,

@@ -1,4 +1,4 @@
-//! A model that writes, from a run's newest checkpoint.
+//! A model that writes: from a run's newest checkpoint, or on the workers.
 
 use std::{
     fs,
@@ -6,10 +6,18 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use engine::{Device, checkpoint::Checkpoint, denoiser::sweep::Composed, generate::Decoder};
+use engine::{
+    Device,
+    checkpoint::Checkpoint,
+    denoiser::sweep::Composed,
+    generate::{Decoder, Request, Step, TextId},
+    gpt2::StageError,
+};
 use futures::executor::block_on;
 use protocol::spec::RunSpec;
+use rayon::ThreadPool;
 
+use super::over_workers::{OverWorkers, OverWorkersError};
 use crate::storage::checkpoint;
 
 /// Rows of one prompt that go through the model at a time: others that are being written go on meanwhile.
@@ -25,9 +33,56 @@ pub(super) struct Newest {
 /// What writes, by the run's mode.
 pub(super) enum Model {
     /// A GPT-2: several texts in one batch.
-    Gpt2(Box<Decoder>),
+    Gpt2(Gpt2),
     /// Blocks: sweep by sweep, one text at a time.
     Blocks(Composed),
+}
+
+/// Where a GPT-2 is computed.
+pub(super) enum Gpt2 {
+    /// Here.
+    Here(Box<Decoder>),
+    /// On the workers that hold it.
+    Workers(OverWorkers),
+}
+
+impl Gpt2 {
+    /// Begins a text.
+    ///
+    /// # Errors
+    /// For a request that does not fit the model.
+    pub(super) fn open(&mut self, request: Request) -> Result<TextId, StageError> {
+        match self {
+            Gpt2::Here(decoder) => decoder.open(request),
+            Gpt2::Workers(workers) => workers.open(request),
+        }
+    }
+
+    /// Ends a text before it is finished.
+    pub(super) fn close(&mut self, text: TextId) {
+        match self {
+            Gpt2::Here(decoder) => decoder.close(text),
+            Gpt2::Workers(workers) => workers.close(text),
+        }
+    }
+
+    /// Advances all texts by one traversal; on the workers none while it is under way.
+    ///
+    /// # Errors
+    /// When no text can go on.
+    pub(super) fn step(&mut self, pool: &ThreadPool) -> Result<Vec<Step>, OverWorkersError> {
+        match self {
+            Gpt2::Here(decoder) => Ok(pool.install(|| block_on(decoder.step()))?),
+            Gpt2::Workers(workers) => workers.step(),
+        }
+    }
+
+    /// No text is open.
+    pub(super) fn idle(&mut self) {
+        if let Gpt2::Workers(workers) = self {
+            workers.tell_ended();
+        }
+    }
 }
 
 impl Newest {
@@ -52,6 +107,6 @@ impl Newest {
         let (found, parameters) = Checkpoint { config, weights }.load(&Device::Cpu)?;
         ensure!(found == run.model, "{} is of another model than this run's", self.folder.display());
         let decoder = Decoder::new(&found, parameters, &Device::Cpu)?;
-        Ok(Model::Gpt2(Box::new(decoder.in_pieces_of(PROMPT_ROWS))))
+        Ok(Model::Gpt2(Gpt2::Here(Box::new(decoder.in_pieces_of(PROMPT_ROWS)))))
     }
 }

@@ -1,19 +1,20 @@
-//! The thread that has the model: it loads the newest checkpoint, writes the texts whose turn it is in one batch, and tells
-//! their tokens.
+//! The thread that has the texts: it loads the newest checkpoint or asks the workers, writes the texts whose turn it is in
+//! one batch, and tells their tokens.
 
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
+use control::pipeline::Asking;
 use engine::{
     denoiser::{BlockError, sweep::Composed, write::Continuation},
-    generate::{Decoder, Request, Sampling, Step, TextId, Token},
+    generate::{Request, Sampling, Step, TextId, Token},
 };
 use futures::executor::block_on;
 use protocol::{serving::Sample, spec::RunSpec};
@@ -21,15 +22,19 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{
     desk::{Desk, Told, Wanted},
-    model::{Model, Newest},
+    model::{Gpt2, Model, Newest},
+    over_workers::OverWorkers,
     pieces::Pieces,
     queue::Number,
     samples::Kept,
+    traversals::Traversals,
 };
 use crate::{data::tokenizer::Tokenizer, storage::data_dir::DataDir};
 
 /// How often a newer checkpoint is looked for.
 const LOOK: Duration = Duration::from_secs(1);
+/// Texts wait so long for workers to hold the model again.
+const WORKERS: Duration = Duration::from_mins(1);
 /// Of a sample.
 const SAMPLE_TOKENS: usize = 160;
 const SAMPLE: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 1 };
@@ -37,11 +42,19 @@ const SAMPLE: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed
 /// Everything that the thread needs.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
-    checkpoints: PathBuf,
+    source: Source,
     run: RunSpec,
     tokenizer: Arc<Tokenizer>,
     kept: Kept,
     pool: ThreadPool,
+}
+
+/// Where the model is.
+pub(crate) enum Source {
+    /// In the checkpoints of this folder.
+    Checkpoints(PathBuf),
+    /// On the workers, for so many texts at a time.
+    Workers(Arc<Traversals>, usize),
 }
 
 /// A text that is being written.
@@ -76,6 +89,7 @@ impl Writer {
     /// When the threads cannot be started.
     pub(crate) fn new(
         make_desk: impl FnOnce(protocol::serving::Samples) -> Arc<Desk>,
+        source: Source,
         data_dir: &DataDir,
         run: RunSpec,
         tokenizer: Arc<Tokenizer>,
@@ -88,7 +102,7 @@ impl Writer {
             .context("the threads that write texts could not be started")?;
         let kept = Kept::read(&data_dir.samples(), &tokenizer.usual_prompt());
         let desk = make_desk(kept.samples.clone());
-        Ok(Self { desk, checkpoints: data_dir.checkpoints(), run, tokenizer, kept, pool })
+        Ok(Self { desk, source, run, tokenizer, kept, pool })
     }
 
     pub(crate) fn desk(&self) -> Arc<Desk> {
@@ -118,6 +132,55 @@ impl Writer {
     }
 
     fn write(&mut self) {
+        match &self.source {
+            Source::Checkpoints(folder) => self.write_from(&folder.clone()),
+            Source::Workers(traversals, at_once) => self.write_over(&traversals.clone(), *at_once),
+        }
+    }
+
+    /// The workers hold the model.
+    fn write_over(&mut self, traversals: &Arc<Traversals>, at_once: usize) {
+        let mut model = Gpt2::Workers(OverWorkers::new(&self.run.model, traversals.clone(), at_once));
+        let mut open = BTreeMap::new();
+        let mut held = None;
+        let mut sampled = self.kept.samples.samples.last().map(|sample| sample.step);
+        while !self.desk.is_closed() {
+            match traversals.asking() {
+                (Asking::Step(step), _) => {
+                    if held.is_none() || self.desk.state().step != Some(step) {
+                        self.desk.in_use(Some(step), None);
+                    }
+                    held = Some(step);
+                    if open.is_empty() && sampled != Some(step) && self.kept.wants(step) {
+                        sampled = Some(step);
+                        self.begin_sample(step, &mut model, &mut open);
+                    }
+                }
+                // Whoever is there takes the layers soon.
+                (Asking::Nobody, time) if held.is_some() && time < WORKERS => {}
+                (asking, _) => {
+                    let words = match asking {
+                        Asking::Over => "the run has ended, and with it the texts that its devices write",
+                        _ => {
+                            "no devices hold the model at the moment; it can be asked once enough have joined"
+                        }
+                    };
+                    self.desk.in_use(None, Some(words.into()));
+                    held = None;
+                    for (text, open) in std::mem::take(&mut open) {
+                        model.close(text);
+                        self.fail(open, words);
+                    }
+                    traversals.wait(LOOK);
+                    continue;
+                }
+            }
+            self.advance(&mut model, &mut open);
+        }
+    }
+
+    /// The newest checkpoint in this folder has the model.
+    fn write_from(&mut self, checkpoints: &Path) {
         let mut loaded: Option<Loaded> = None;
         let mut looked: Option<Instant> = None;
         // The checkpoint that could not be loaded is not tried again and again.
@@ -126,7 +189,7 @@ impl Writer {
             let idle = loaded.as_ref().is_none_or(|loaded| loaded.open.is_empty());
             if idle && looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
-                if let Some(newest) = Newest::of(&self.checkpoints)
+                if let Some(newest) = Newest::of(checkpoints)
                     && broken.as_ref() != Some(&newest)
                     && self.is_worth(&newest, loaded.as_ref())
                 {
@@ -135,7 +198,7 @@ impl Writer {
             }
             match &mut loaded {
                 // What was loaded last counts until a newer one has come; a newer one is not begun in the middle.
-                Some(Loaded { model: Model::Gpt2(decoder), open, .. }) => self.advance(decoder, open),
+                Some(Loaded { model: Model::Gpt2(model), open, .. }) => self.advance(model, open),
                 Some(Loaded { model: Model::Blocks(blocks), .. }) => self.sweep(blocks),
                 None => self.desk.wait(LOOK),
             }
@@ -153,7 +216,10 @@ impl Writer {
             Ok(mut model) => {
                 let mut open = BTreeMap::new();
                 self.desk.in_use(Some(newest.step), None);
-                self.begin_sample(newest.step, &mut model, &mut open);
+                match &mut model {
+                    Model::Gpt2(model) => self.begin_sample(newest.step, model, &mut open),
+                    Model::Blocks(blocks) => self.sample_blocks(newest.step, blocks),
+                }
                 Some(Loaded { newest, model, open })
             }
             // It is removed when newer ones have come; that is no fault.
@@ -168,32 +234,32 @@ impl Writer {
         }
     }
 
-    fn begin_sample(&mut self, step: u64, model: &mut Model, open: &mut BTreeMap<TextId, Open>) {
-        let Ok(prompt) = self.tokenizer.encode(&self.kept.samples.prompt) else { return };
-        if !self.kept.wants(step) || prompt.is_empty() {
-            return;
+    /// What a sample of this step is asked with; None where none is wanted.
+    fn sample(&self, step: u64) -> Option<Request> {
+        let prompt = self.tokenizer.encode(&self.kept.samples.prompt).ok()?;
+        (self.kept.wants(step) && !prompt.is_empty()).then(|| Request::new(prompt, SAMPLE_TOKENS, SAMPLE))
+    }
+
+    fn begin_sample(&self, step: u64, model: &mut Gpt2, open: &mut BTreeMap<TextId, Open>) {
+        if let Some(request) = self.sample(step)
+            && let Ok(text) = model.open(request)
+        {
+            open.insert(text, Open::Sample { step, pieces: Pieces::new(vec![]), text: String::new() });
         }
-        let request = Request::new(prompt, SAMPLE_TOKENS, SAMPLE);
-        match model {
-            Model::Gpt2(decoder) => {
-                if let Ok(text) = decoder.open(request) {
-                    let pieces = Pieces::new(vec![]);
-                    open.insert(text, Open::Sample { step, pieces, text: String::new() });
-                }
-            }
-            Model::Blocks(blocks) => {
-                let mut pieces = Pieces::new(vec![]);
-                let mut text = String::new();
-                let told = |tokens: &[u32]| {
-                    let new = tokens.iter().map(|id| pieces.add(*id, &self.tokenizer).unwrap_or_default());
-                    text.extend(new);
-                    !self.desk.is_closed()
-                };
-                if self.write_blocks(blocks, &request, 1, told).is_ok() {
-                    text.push_str(&pieces.rest());
-                    self.keep(Sample { step, text });
-                }
-            }
+    }
+
+    fn sample_blocks(&mut self, step: u64, blocks: &Composed) {
+        let Some(request) = self.sample(step) else { return };
+        let mut pieces = Pieces::new(vec![]);
+        let mut text = String::new();
+        let told = |tokens: &[u32]| {
+            let new = tokens.iter().map(|id| pieces.add(*id, &self.tokenizer).unwrap_or_default());
+            text.extend(new);
+            !self.desk.is_closed()
+        };
+        if self.write_blocks(blocks, &request, 1, told).is_ok() {
+            text.push_str(&pieces.rest());
+            self.keep(Sample { step, text });
         }
     }
 
@@ -245,11 +311,11 @@ impl Writer {
     }
 
     /// Takes up what there is room for, and does one step of all texts.
-    fn advance(&mut self, decoder: &mut Decoder, open: &mut BTreeMap<TextId, Open>) {
-        self.give_up(decoder, open);
+    fn advance(&mut self, model: &mut Gpt2, open: &mut BTreeMap<TextId, Open>) {
+        self.give_up(model, open);
         // A newer model waits until all texts of this one are written; those that wait get the newer one.
         for (number, wanted) in self.desk.take_up() {
-            match decoder.open(wanted.request.clone()) {
+            match model.open(wanted.request.clone()) {
                 Ok(text) => {
                     wanted.tell(Told::Place(0));
                     open.insert(text, Open::Wanted { number, wanted, since: Instant::now() });
@@ -261,27 +327,31 @@ impl Writer {
             }
         }
         if open.is_empty() {
+            model.idle();
             self.desk.wait(LOOK);
             return;
         }
-        let steps = self.pool.install(|| block_on(decoder.step()));
-        match steps {
+        match model.step(&self.pool) {
             Ok(steps) => steps.into_iter().for_each(|step| self.tell(open, step)),
             Err(error) => {
                 let words = format!("the model cannot go on: {error}");
                 for (text, open) in std::mem::take(open) {
-                    decoder.close(text);
-                    if let Open::Wanted { number, wanted, .. } = open {
-                        wanted.tell(Told::Failed(words.clone()));
-                        self.desk.ended(number, None);
-                    }
+                    model.close(text);
+                    self.fail(open, &words);
                 }
             }
         }
     }
 
+    fn fail(&self, open: Open, words: &str) {
+        if let Open::Wanted { number, wanted, .. } = open {
+            wanted.tell(Told::Failed(words.to_owned()));
+            self.desk.ended(number, None);
+        }
+    }
+
     /// Texts that nobody wants any more make room at once; while it is switched off, all do.
-    fn give_up(&self, decoder: &mut Decoder, open: &mut BTreeMap<TextId, Open>) {
+    fn give_up(&self, model: &mut Gpt2, open: &mut BTreeMap<TextId, Open>) {
         let on = self.desk.is_on();
         open.retain(|text, open| {
             let Open::Wanted { number, wanted, .. } = open else { return true };
@@ -289,7 +359,7 @@ impl Writer {
                 return true;
             }
             wanted.tell(Told::Failed("the organizer has switched this off".into()));
-            decoder.close(*text);
+            model.close(*text);
             self.desk.ended(*number, None);
             false
         });

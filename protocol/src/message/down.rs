@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Payload, TensorFrame, described, messages, relayed::tensor_message};
+use super::{CloseTexts, Decode, Payload, TensorFrame, described, messages, relayed::tensor_message};
 use crate::{
     blob::BlobRef,
     checked::{
@@ -43,6 +43,10 @@ messages! {
         Revoke,
         /// Pipeline mode: a snapshot is safe.
         SnapshotKept,
+        /// Pipeline mode: new tokens of texts, through a hop.
+        Decode => Decode::payload,
+        /// Pipeline mode: texts that have ended.
+        CloseTexts,
         /// Block mode: a part in a round.
         Round => Round::payload,
         /// Block mode: what became of a delta.

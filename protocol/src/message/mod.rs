@@ -9,6 +9,7 @@
 //! What the coordinator reads is a [`FromWorker`], what a worker reads a [`ToWorker`]. A relayed message has the same
 //! bytes in both.
 
+mod decoding;
 mod down;
 mod measurements;
 mod relayed;
@@ -21,6 +22,7 @@ use crate::{
     tensor::TensorMeta,
 };
 
+pub use decoding::*;
 pub use down::*;
 pub use measurements::*;
 pub use relayed::*;

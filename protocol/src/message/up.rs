@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeviceStatus, LinkSpeed, PassSeconds, Payload, Timings,
+    Decoded, DeviceStatus, LinkSpeed, PassSeconds, Payload, Timings,
     measurements::{cross_entropy, positive_seconds},
     messages,
 };
@@ -41,6 +41,8 @@ messages! {
         ValidationReport,
         /// Pipeline mode: a part of a snapshot lies in the store.
         SnapshotReady,
+        /// Pipeline mode: answers a [`super::Decode`].
+        Decoded => Decoded::payload,
         /// Block mode: the delta of a round lies in the store.
         DeltaReady,
         /// Block mode: scores of one batch of the held-out split.

@@ -77,6 +77,11 @@ pub fn up() -> impl Strategy<Value = Sent<Up>> {
         StepReport => step_report().prop_map(bare),
         ValidationReport => validation_report().prop_map(bare),
         SnapshotReady => snapshot_ready().prop_map(bare),
+        Decoded => (traversal(), seconds(), vec(read_token(), 0..=20), floats()).prop_map(
+            |(of, seconds, tokens, (rows, payload))| {
+                Sent { message: Decoded { of, seconds, tokens, rows }.into(), payload }
+            }
+        ),
         DeltaReady => delta_ready().prop_map(bare),
         EvaluationReport => (counter(), batch(), scores())
             .prop_map(|(round, batch, scores)| EvaluationReport { round, batch, scores })
@@ -99,6 +104,11 @@ pub fn down() -> impl Strategy<Value = Sent<Down>> {
         Apply => apply().prop_map(bare),
         Revoke => counter().prop_map(|epoch| Revoke { epoch }).prop_map(bare),
         SnapshotKept => counter().prop_map(|steps_done| SnapshotKept { steps_done }).prop_map(bare),
+        Decode => (traversal(), vec(text_rows(), 0..=20), floats())
+            .prop_map(|(of, texts, (rows, payload))| Sent { message: Decode { of, texts, rows }.into(), payload }),
+        CloseTexts => (counter(), vec(counter(), 0..=20))
+            .prop_map(|(epoch, texts)| CloseTexts { epoch, texts })
+            .prop_map(bare),
         Round => (round_task(), tokens())
             .prop_map(|(task, (windows, payload))| Sent { message: Round { task, windows }.into(), payload }),
         DeltaOutcome => (counter(), block(), prop::option::of(text(limits::SENTENCE)))
@@ -414,13 +424,15 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
     );
     let batches = (size(), size(), micro_batches(), any::<bool>());
     let encodings = (encoding(), moments());
-    (text(limits::NAME), model, optimizer, batches, encodings, prop::option::of(blocks())).prop_map(
+    let texts = (any::<bool>(), whole(limits::MEMORY_BYTES));
+    (text(limits::NAME), model, optimizer, batches, encodings, texts, prop::option::of(blocks())).prop_map(
         |(
             name,
             model,
             optimizer,
             (sequences, context, micro_batches, recompute),
             (wire, moments),
+            (trains, cache_bytes),
             blocks,
         )| {
             RunSpec {
@@ -433,6 +445,8 @@ fn run_spec() -> impl Strategy<Value = RunSpec> {
                 recompute,
                 wire,
                 moments,
+                trains,
+                cache_bytes,
                 blocks,
             }
         },
@@ -551,6 +565,41 @@ fn assignment() -> impl Strategy<Value = Assignment> {
             weights,
         },
     )
+}
+
+fn traversal() -> impl Strategy<Value = Traversal> {
+    (counter(), counter(), position()).prop_map(|(epoch, number, hop)| Traversal { epoch, number, hop })
+}
+
+fn text_rows() -> impl Strategy<Value = TextRows> {
+    let rows = || whole32(limits::READ_ROWS as u64);
+    let read =
+        (vec(any::<u32>(), 0..=20), rows(), counter(), any::<(u32, u64)>(), real(0.0, 1e6), real(0.0, 1.0));
+    let reading = (read, whole32(limits::LIKELIEST as u64)).prop_map(
+        |((scored, choices, first, (top_k, seed), temperature, top_p), likeliest)| ReadRows {
+            scored,
+            choices,
+            first,
+            temperature,
+            top_k,
+            top_p,
+            seed,
+            likeliest,
+        },
+    );
+    (counter(), size(), size(), size(), reading).prop_map(|(text, positions, keep, rows, reading)| TextRows {
+        text,
+        positions,
+        keep,
+        rows,
+        reading,
+    })
+}
+
+fn read_token() -> impl Strategy<Value = ReadToken> {
+    let log = || real(-1e39, 1e-3);
+    (any::<u32>(), log(), vec((any::<u32>(), log()), 0..=limits::LIKELIEST))
+        .prop_map(|(id, log_probability, likeliest)| ReadToken { id, log_probability, likeliest })
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {

@@ -40,6 +40,7 @@ pub fn settings(run: RunSpec, steps: u64, seed: u64) -> Settings {
         lease: Duration::from_secs(30),
         step_deadline: Duration::from_mins(5),
         max_workers: 16,
+        texts_share: 0.2,
         corpus: "text".into(),
         tokenizer: "bytes".into(),
         train_tokens: 1000,

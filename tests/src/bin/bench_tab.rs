@@ -111,6 +111,8 @@ fn run(shape: &Shape) -> RunSpec {
         recompute: false,
         wire: Encoding::F32,
         moments: Moments::Full,
+        trains: true,
+        cache_bytes: 0,
         blocks: None,
     }
 }

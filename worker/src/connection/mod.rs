@@ -49,6 +49,8 @@ struct Connection<'a, N: Network, C, B, R> {
     device: Option<Device>,
     /// Pipeline mode: the stage held.
     pipeline: Option<PipelineTask>,
+    /// Pipeline mode: the stage of a plan that has ended, where the next plan may ask for the same.
+    ended: Option<PipelineTask>,
     /// Pipeline mode: parts of snapshots on their way to the store.
     snapshots: FuturesUnordered<Upload<'a, SnapshotReady>>,
     /// Block mode: the round in progress.
@@ -127,6 +129,7 @@ async fn work<N: Network, C: Clock, B: Blobs, R: Reporter>(
         welcome,
         device: None,
         pipeline: None,
+        ended: None,
         snapshots: FuturesUnordered::new(),
         block: None,
         latest_round: None,
@@ -233,6 +236,13 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
             }
             Down::SnapshotKept(kept) => {
                 self.state.snapshots.accepted(kept.steps_done);
+                Ok(())
+            }
+            Down::Decode(decode) => self.decode(&decode, payload).await,
+            Down::CloseTexts(close) => {
+                if let Some(task) = &mut self.pipeline {
+                    task.close_texts(&close);
+                }
                 Ok(())
             }
             Down::Round(round) => self.round(round, payload).await,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use protocol::{
     blob::BlobRef,
-    message::{Apply, Ready, SnapshotReady},
+    message::{Apply, Decode, Ready, SnapshotReady},
     spec::{Assignment, WeightSource},
     tab::SessionEvent,
 };
@@ -22,12 +22,19 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
     /// Takes a share of a plan: fetches its weights and says that it is ready.
     pub(super) async fn assign(&mut self, assignment: Assignment) -> Result<(), Stop> {
         let epoch = assignment.epoch;
-        self.pipeline = None;
+        let before = self.pipeline.take().or(self.ended.take()).filter(|task| task.holds(&assignment));
+        self.ended = None;
         let Some(device) = self.device.clone() else {
             return self.fault(epoch, &TaskError::NotMeasured).await;
         };
         let hops = assignment.hops.clone();
         self.tell(SessionEvent::Loading { epoch, hops: hops.clone() });
+        if let Some(mut task) = before {
+            return match task.renew(assignment) {
+                Ok(()) => self.loaded(task).await,
+                Err(error) => self.fault(epoch, &error).await,
+            };
+        }
         let mut files = Vec::new();
         if let WeightSource::Snapshot(parts) = &assignment.weights {
             for part in parts {
@@ -35,13 +42,35 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
             }
         }
         match PipelineTask::load(&self.welcome.run, assignment, &files, &device) {
-            Ok(task) => {
-                self.pipeline = Some(task);
-                self.line.say(Ready { epoch }).await?;
-                self.tell(SessionEvent::Training { epoch, hops });
+            Ok(task) => self.loaded(task).await,
+            Err(error) => self.fault(epoch, &error).await,
+        }
+    }
+
+    /// Says that a stage is ready.
+    async fn loaded(&mut self, task: PipelineTask) -> Result<(), Stop> {
+        let (epoch, hops) = (task.epoch(), task.hops().to_vec());
+        self.pipeline = Some(task);
+        self.line.say(Ready { epoch }).await?;
+        self.tell(match self.welcome.run.trains {
+            true => SessionEvent::Training { epoch, hops },
+            false => SessionEvent::Serving { epoch, hops },
+        });
+        Ok(())
+    }
+
+    /// New tokens of texts are there: computes them and sends what comes of it. Without a plan they are of one that was
+    /// revoked.
+    pub(super) async fn decode(&mut self, decode: &Decode, payload: &[u8]) -> Result<(), Stop> {
+        let Some(task) = &mut self.pipeline else { return Ok(()) };
+        match task.decode(decode, payload, &self.platform.clock).await {
+            Ok(Some((message, payload))) => {
+                self.line.send(message, &payload).await?;
+                self.platform.clock.yield_now().await;
                 Ok(())
             }
-            Err(error) => self.fault(epoch, &error).await,
+            Ok(None) => Ok(()),
+            Err(error) => self.stage_failed(&error).await,
         }
     }
 
@@ -63,8 +92,11 @@ impl<N: Network, C: Clock, B: Blobs, R: Reporter> Connection<'_, N, C, B, R> {
 
     /// The plan of this epoch, and those before it, have ended.
     pub(super) fn revoke(&mut self, epoch: u64) {
-        if self.pipeline.take_if(|task| task.epoch() <= epoch).is_some() {
+        if let Some(task) = self.pipeline.take_if(|task| task.epoch() <= epoch) {
             self.tell(SessionEvent::Spare);
+            if !self.welcome.run.trains {
+                self.ended = Some(task);
+            }
         }
     }
 

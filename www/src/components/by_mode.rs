@@ -4,13 +4,18 @@ use leptos::prelude::*;
 
 use crate::{browser::live::Live, state::mode::Mode};
 
-/// Shows one of the two once the mode is known, and keeps room for it until then.
+/// Shows one of them once the mode is known, and keeps room for it until then.
 #[component]
-pub(crate) fn ByMode(pipeline: fn() -> AnyView, block: fn() -> AnyView) -> impl IntoView {
+pub(crate) fn ByMode(
+    pipeline: fn() -> AnyView,
+    block: fn() -> AnyView,
+    serve: fn() -> AnyView,
+) -> impl IntoView {
     let mode = expect_context::<Live>().mode;
     move || match mode.get() {
         Some(Mode::Pipeline) => pipeline(),
         Some(Mode::Block) => block(),
+        Some(Mode::Serve) => serve(),
         None => view! { <div class="pending"></div> }.into_any(),
     }
 }

@@ -37,24 +37,23 @@ pub(crate) fn Pipeline() -> impl IntoView {
         let link = live.link.get();
         live.run.with(|run| {
             let Some(run) = run else { return Vec::new() };
+            let mode = Mode::of(&run.run).text();
             let place = |position: Position| Place {
                 name: name(&position.worker, run),
-                status: worker::status(
-                    Some(activity::of_worker(&position.worker, run.phase, link)),
-                    Mode::Pipeline.text(),
-                ),
+                status: worker::status(Some(activity::of_worker(&position.worker, run.phase, link)), mode),
                 model: run.run.model.clone(),
                 position,
             };
             positions(run).into_iter().map(place).collect()
         })
     });
+    let order = move || live.mode.get().map(|mode| mode.text().order());
     let usage = move || live.run.with(|run| run.as_ref().and_then(text::utilisation));
     let cards = move || places.get().into_iter().map(|place| view! { <PlaceCard place/> }).collect_view();
     view! {
         <section class="card" aria-labelledby="pipeline-title">
             <h2 id="pipeline-title">{text::TITLE}</h2>
-            <p class="quiet">{text::ORDER}{usage}</p>
+            <p class="quiet">{order}{usage}</p>
             <ol class="pipeline" data-testid="pipeline">{cards}</ol>
             <p class="quiet" hidden=move || places.with(|places| !places.is_empty())>{text::EMPTY}</p>
         </section>

@@ -19,7 +19,7 @@ use crate::{
         },
         stat::Stat,
     },
-    text::{figures, numbers::count, pages, round, run},
+    text::{figures, numbers::count, pages, playground, round, run},
 };
 
 /// The run: phase, numbers, curve.
@@ -42,18 +42,29 @@ pub(crate) fn RunPanel(
         <section class="card" aria-labelledby="run-title">
             <h2 id="run-title">{pages::RUN}</h2>
             <p class="quiet about">{about}</p>
-            <Progress/>
-            <ByMode pipeline=pipeline_numbers block=block_numbers/>
+            <ByMode pipeline=pipeline_numbers block=block_numbers serve=serve_numbers/>
         </section>
     }
 }
 
 fn pipeline_numbers() -> AnyView {
-    view! { <RunStats/> <LossCurve/> }.into_any()
+    view! { <Progress/> <RunStats/> <LossCurve/> }.into_any()
+}
+
+fn serve_numbers() -> AnyView {
+    let live = expect_context::<Live>();
+    view! {
+        <dl class="stats">
+            <Stat name=figures::DEVICES id="devices" value=fact(live, run::devices) note=fact(live, run::spares)/>
+        </dl>
+        <p><a href="playground">{playground::HEADING}</a></p>
+    }
+    .into_any()
 }
 
 fn block_numbers() -> AnyView {
     view! {
+        <Progress/>
         <RoundStats/>
         <h3>{pages::PREDICTIONS}</h3>
         <ScoreCurve/>
@@ -70,6 +81,7 @@ pub(crate) fn Figures() -> impl IntoView {
         <ByMode
             pipeline=|| view! { <Pipeline/> }.into_any()
             block=|| view! { <Blocks/> <Evaluation/> }.into_any()
+            serve=|| view! { <Pipeline/> }.into_any()
         />
     }
 }

@@ -175,6 +175,7 @@ fn Controls(desk: Desk) -> impl IntoView {
 fn ServingSwitch(desk: Desk, may: Memo<bool>) -> impl IntoView {
     let served = expect_context::<Served>();
     let on = Memo::new(move |_| served.view.with(|view| view.as_ref().is_some_and(|view| view.on)));
+    let note = move || served.view.with(|view| view.as_ref().map(|view| playground::switch_note(view.place)));
     let words = move || if on.get() { playground::SWITCH_OFF } else { playground::SWITCH_ON };
     let pressed = move |_| {
         if !desk.busy.get_untracked() {
@@ -184,7 +185,7 @@ fn ServingSwitch(desk: Desk, may: Memo<bool>) -> impl IntoView {
     view! {
         <section class="card" aria-labelledby="serving-title" hidden=move || !(may.get() && served.is_offered())>
             <h2 id="serving-title">{playground::SWITCH_TITLE}</h2>
-            <p class="quiet">{playground::SWITCH_NOTE} <a href="playground">{playground::HEADING}</a></p>
+            <p class="quiet">{note} " " <a href="playground">{playground::HEADING}</a></p>
             <div class="actions">
                 <button
                     type="button"

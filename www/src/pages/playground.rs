@@ -1,6 +1,7 @@
 //! The playground: the model continues a text, and what it wrote as it learned.
 
 use leptos::prelude::*;
+use protocol::serving::ServingView;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::AbortController;
 
@@ -31,7 +32,8 @@ const USUAL_TEMPERATURE: &str = "0.8";
 pub(crate) fn Playground() -> impl IntoView {
     let served = expect_context::<Served>();
     let model = move || {
-        served.view.with(|view| view.as_ref()?.model.as_ref().map(text::about_model)).unwrap_or_default()
+        let about = |view: &ServingView| Some(text::about_model(view.model.as_ref()?, view.place));
+        served.view.with(|view| view.as_ref().and_then(about)).unwrap_or_default()
     };
     view! {
         <Header here=Place::Playground/>

@@ -36,7 +36,7 @@ impl From<WorkerState> for Role {
             WorkerState::Benchmarking => Role::Benchmarking,
             WorkerState::Spare => Role::Spare,
             WorkerState::Loading => Role::Loading,
-            WorkerState::Training => Role::Training,
+            WorkerState::Training | WorkerState::Serving => Role::Training,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn is_over(phase: Phase) -> bool {
 
 /// Whether the run is at work, so that its numbers per second and its estimates mean the present.
 pub(crate) fn is_running(phase: Phase) -> bool {
-    matches!(phase, Phase::Loading | Phase::Training)
+    matches!(phase, Phase::Loading | Phase::Training | Phase::Serving)
 }
 
 /// The block a worker trains in the round in progress, from 0.
@@ -48,6 +48,7 @@ pub(crate) fn seconds_left(run: &RunView) -> Option<f64> {
             let rounds = run.rounds.as_ref()?;
             rounds.rounds.saturating_sub(rounds.round) as f64 * rounds.round_seconds?
         }
+        Mode::Serve => return None,
         Mode::Pipeline => {
             let spec = &run.run;
             let tokens = u64::from(spec.sequences) * u64::from(spec.context) * u64::from(spec.micro_batches);

@@ -69,6 +69,8 @@ pub(crate) fn pipeline(phase: Phase) -> RunView {
             recompute: false,
             wire: Encoding::F32,
             moments: Moments::Full,
+            trains: true,
+            cache_bytes: 0,
             blocks: None,
         },
         phase,

@@ -1,6 +1,9 @@
 //! Block mode in words: the run, and a device that trains a block.
 
-use protocol::view::{ReplicaView, RunView, WorkerView};
+use protocol::{
+    spec::Hop,
+    view::{ReplicaView, RunView, WorkerView},
+};
 
 use super::{
     Tone, Words,
@@ -157,6 +160,15 @@ impl ModeText for BlockText {
     fn text_received(&self) -> &'static str {
         "The text that the model learns from comes from the coordinator, a few windows of it for each round. None of it \
          is sent back, and nothing on your device becomes part of it."
+    }
+
+    // No device holds layers for others here.
+    fn sends(&self, _hops: &[Hop]) -> &'static str {
+        ""
+    }
+
+    fn order(&self) -> &'static str {
+        ""
     }
 }
 

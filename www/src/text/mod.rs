@@ -19,6 +19,7 @@ pub(crate) mod playground;
 pub(crate) mod round;
 pub(crate) mod run;
 pub(crate) mod scores;
+mod serve_mode;
 pub(crate) mod volunteer;
 pub(crate) mod worker;
 

@@ -1,7 +1,10 @@
-//! What is said differently in the two modes: one trait, with an implementation for each in `block_mode` and
-//! `pipeline`. `modes` chooses between them.
+//! What is said differently in the modes: one trait, with an implementation for each in `block_mode`,
+//! `pipeline` and `serve_mode`. `modes` chooses between them.
 
-use protocol::view::{RunView, WorkerView};
+use protocol::{
+    spec::Hop,
+    view::{RunView, WorkerView},
+};
 
 use super::Words;
 use crate::state::{activity::Status, session::Session};
@@ -53,4 +56,10 @@ pub(crate) trait ModeText: Sync {
 
     /// Where the text to learn from goes.
     fn text_received(&self) -> &'static str;
+
+    /// What a device with these parts sends to others.
+    fn sends(&self, hops: &[Hop]) -> &'static str;
+
+    /// In which order the devices compute.
+    fn order(&self) -> &'static str;
 }

@@ -1,6 +1,6 @@
 //! The words of each mode.
 
-use super::{block_mode::BlockText, mode::ModeText, pipeline::PipelineText};
+use super::{block_mode::BlockText, mode::ModeText, pipeline::PipelineText, serve_mode::ServeText};
 use crate::state::mode::Mode;
 
 impl Mode {
@@ -9,6 +9,7 @@ impl Mode {
         match self {
             Mode::Pipeline => &PipelineText,
             Mode::Block => &BlockText,
+            Mode::Serve => &ServeText,
         }
     }
 }
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn titles_tell_statuses_apart() {
-        for mode in [Mode::Pipeline, Mode::Block] {
+        for mode in [Mode::Pipeline, Mode::Block, Mode::Serve] {
             let mut titles: Vec<String> = STATUSES.map(|status| mode.text().status(status).title).to_vec();
             titles.sort();
             titles.dedup();

@@ -154,6 +154,32 @@ impl ModeText for PipelineText {
         "The text that the model learns from comes from the coordinator and goes only to the devices with the first and \
          the last part."
     }
+
+    fn sends(&self, hops: &[Hop]) -> &'static str {
+        let first = hops.iter().any(|hop| hop.part.embedding);
+        let last = hops.iter().any(|hop| hop.part.head);
+        match (first, last) {
+            (true, true) => {
+                "Your device holds the first and the last part of the model. It gets the text from the coordinator."
+            }
+            (true, false) => {
+                "Your device holds the first part: the coordinator sends it the text to learn from, and it sends activations \
+                 on to the next device."
+            }
+            (false, true) => {
+                "Your device holds the last part: it compares the model's predictions with the text, which the coordinator \
+                 sends it, and sends gradients back."
+            }
+            (false, false) => {
+                "Your device holds a middle part: it never sees the text, only activations and gradients, which it \
+                 transforms and passes on."
+            }
+        }
+    }
+
+    fn order(&self) -> &'static str {
+        "Activations pass through the devices in this order, gradients come back the other way. "
+    }
 }
 
 /// "the embedding and layers 1 to 4 of 12".
@@ -199,29 +225,6 @@ pub(crate) fn strip_label(hops: &[Hop], model: &ModelSpec) -> String {
     format!("The model: an embedding, {} layers and a head. Marked: {}.", model.layers, part(hops, model))
 }
 
-/// What a device with these parts sends to others.
-pub(crate) fn sends(hops: &[Hop]) -> &'static str {
-    let first = hops.iter().any(|hop| hop.part.embedding);
-    let last = hops.iter().any(|hop| hop.part.head);
-    match (first, last) {
-        (true, true) => {
-            "Your device holds the first and the last part of the model. It gets the text from the coordinator."
-        }
-        (true, false) => {
-            "Your device holds the first part: the coordinator sends it the text to learn from, and it sends activations \
-             on to the next device."
-        }
-        (false, true) => {
-            "Your device holds the last part: it compares the model's predictions with the text, which the coordinator \
-             sends it, and sends gradients back."
-        }
-        (false, false) => {
-            "Your device holds a middle part: it never sees the text, only activations and gradients, which it \
-             transforms and passes on."
-        }
-    }
-}
-
 /// How well the devices are used: share of time at work, and mean over longest work.
 pub(crate) fn utilisation(run: &RunView) -> Option<String> {
     Some(format!(
@@ -240,8 +243,6 @@ pub(crate) fn notes(position: &Position) -> Vec<String> {
 }
 
 pub(crate) const TITLE: &str = "The pipeline";
-pub(crate) const ORDER: &str =
-    "Activations pass through the devices in this order, gradients come back the other way. ";
 pub(crate) const EMPTY: &str = "No device holds a part of the model yet.";
 pub(crate) const EMBEDDING: &str = "Embedding";
 pub(crate) const HEAD: &str = "Head";

@@ -1,6 +1,6 @@
 //! The playground page in words.
 
-use protocol::serving::{ModelView, ServingView};
+use protocol::serving::{ModelView, Place, ServingView};
 
 use super::{
     numbers::{about, count, plural, rough},
@@ -30,15 +30,37 @@ pub(crate) const BROKEN: &str = "the connection to the coordinator broke before 
 pub(crate) const SWITCH_OFF: &str = "Switch the playground off";
 pub(crate) const SWITCH_ON: &str = "Switch the playground on";
 pub(crate) const SWITCH_TITLE: &str = "Texts for visitors";
-pub(crate) const SWITCH_NOTE: &str = "The coordinator continues texts with the newest snapshot for whoever asks. The devices that train do not notice.";
+
+/// Who writes, beside the switch.
+pub(crate) fn switch_note(place: Place) -> &'static str {
+    match place {
+        Place::Workers => {
+            "The devices that hold the model continue texts for whoever asks. While they train, texts take a bounded share \
+             of their time."
+        }
+        Place::Off | Place::Coordinator => {
+            "The coordinator continues texts with the newest snapshot for whoever asks. The devices that train do not \
+             notice."
+        }
+    }
+}
 
 /// What one is talking to.
-pub(crate) fn about_model(model: &ModelView) -> String {
+pub(crate) fn about_model(model: &ModelView, place: Place) -> String {
+    let trained = match model.step {
+        0 => String::new(),
+        step => format!(" after {} of training", plural(step, "step", "steps")),
+    };
+    let held = match place {
+        Place::Workers => {
+            " Each token passes through the devices that hold its layers, and your text with it."
+        }
+        Place::Off | Place::Coordinator => "",
+    };
     format!(
-        "This is a model of {} parameters after {} of training, which reads {} tokens at a time. A model so small \
-         continues a text in the manner of what it has read. It does not answer questions and knows no facts.",
+        "This is a model of {} parameters{trained}, which reads {} tokens at a time. A model so small continues a text in \
+         the manner of what it has read. It does not answer questions and knows no facts.{held}",
         rough(model.parameters),
-        plural(model.step, "step", "steps"),
         count(u64::from(model.positions)),
     )
 }
@@ -89,15 +111,13 @@ pub(crate) fn ages_note(prompt: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::serving::Place;
-
     use super::*;
 
     #[test]
     fn words_for_what_one_talks_to_and_for_waiting() {
         let model =
             ModelView { name: "tiny".into(), parameters: 812_000, positions: 128, step: 2000, sweep: None };
-        let words = about_model(&model);
+        let words = about_model(&model, Place::Coordinator);
         assert!(words.contains("2,000 steps") && words.contains("128 tokens"), "{words}");
         assert_eq!(stage(&Stage::Waiting(1)), "Waiting: 1 text is before yours.");
         assert_eq!(stage(&Stage::Waiting(3)), "Waiting: 3 texts are before yours.");

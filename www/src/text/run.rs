@@ -23,6 +23,7 @@ pub(crate) fn phase(phase: Option<Phase>, link: Link) -> (&'static str, Tone) {
         (Some(Phase::Waiting), _) => ("Waiting to start", Tone::Calm),
         (Some(Phase::Loading), _) => ("Loading", Tone::Busy),
         (Some(Phase::Training), _) => ("Training", Tone::Good),
+        (Some(Phase::Serving), _) => ("Serving", Tone::Good),
         (Some(Phase::Paused), _) => ("Paused", Tone::Warn),
     }
 }
@@ -157,8 +158,10 @@ pub(crate) fn snapshot_note(run: &RunView) -> String {
 }
 
 /// The heading of a volunteer's page.
-pub(crate) fn volunteer_heading(phase: Option<Phase>) -> &'static str {
-    if phase.is_some_and(is_over) {
+pub(crate) fn volunteer_heading(phase: Option<Phase>, mode: Option<Mode>) -> &'static str {
+    if mode == Some(Mode::Serve) {
+        "Help run a language model"
+    } else if phase.is_some_and(is_over) {
         "A language model, trained together"
     } else {
         "Help train a language model"

@@ -3,7 +3,7 @@
 use protocol::view::ReplicaView;
 
 use super::numbers::{count, plural};
-use crate::state::session::Work;
+use crate::state::{mode::Mode, session::Work};
 
 /// Micro-batches of the steps with this device.
 pub(crate) fn micro_batches(work: &Work) -> String {
@@ -23,7 +23,13 @@ pub(crate) const ROUND_PROGRESS: &str = "Progress of the round on this device";
 pub(crate) const LEAVE: &str = "You can leave at any time. Closing the tab is enough.";
 
 // The curve.
-pub(crate) const CURVE: &str = "How the model is doing";
+/// The card that says what the run does.
+pub(crate) fn curve_title(mode: Option<Mode>) -> &'static str {
+    match mode {
+        Some(Mode::Serve) => "What the model does",
+        _ => "How the model is doing",
+    }
+}
 
 // The part of the model.
 pub(crate) const PART: &str = "Your part of the model";

@@ -19,15 +19,18 @@ pub fn learning_rate(training: &TrainingConfig) -> LearningRate {
     }
 }
 
+/// Of a run that takes no steps, and so never has done all of them.
+const NO_LAST_STEP: u64 = 1 << 53;
+
 /// What does not change during a run, in either mode.
 pub fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) -> Settings {
     let training = &config.training;
     Settings {
         run: config.run_spec(dataset.tokenizer.vocabulary()),
-        steps: training.steps,
+        steps: if config.mode == ModeName::Serve { NO_LAST_STEP } else { training.steps },
         seed: training.seed,
         start_with: match config.mode {
-            ModeName::Pipeline => config.pipeline.start_with,
+            ModeName::Pipeline | ModeName::Serve => config.pipeline.start_with,
             ModeName::Block => config.rounds.start_with,
         },
         learning_rate: learning_rate(training),
@@ -38,6 +41,7 @@ pub fn settings(config: &RunConfig, dataset: &Dataset, validation_batches: u64) 
         lease: config.session.lease(),
         step_deadline: config.session.step_deadline(),
         max_workers: config.session.max_workers,
+        texts_share: config.serving.share,
         corpus: dataset.corpus.clone(),
         tokenizer: config.data.tokenizer.name().to_string(),
         train_tokens: dataset.tokens.train_tokens(),

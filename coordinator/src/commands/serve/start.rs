@@ -35,6 +35,7 @@ use crate::{
         tokenizer::Tokenizer,
         windows::{TrainWindows, ValidationWindows},
     },
+    model_folder,
     runtime::{
         Ending, Interpreter, ModeIo, Pages,
         block::{self, BlockIo, BlockSetup},
@@ -44,7 +45,7 @@ use crate::{
         self, Hub, Limits, Security, Shared,
         trust::{self, OwnAuthority, to_tls},
     },
-    serving::{Desk, Most, Serving, Writer, WriterThread},
+    serving::{Desk, Most, ROWS, Serving, Source, Traversals, Writer, WriterThread},
     storage::{
         beginning, blob_store::BlobStore, data_dir::DataDir, event_log::EventLog, rounds, snapshots,
         watch::StorageWatch,
@@ -113,13 +114,19 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
         Some(source) => Some(Tls::open(source, root.join("tls"), options.hosts.clone())?),
         None => None,
     };
-    let dataset = prepare(&config, &data_dir).await?;
+    let dataset = match (config.mode, &config.model.from) {
+        (ModeName::Serve, Some(folder)) => of_model(folder, options.resume, &data_dir)?,
+        _ => prepare(&config, &data_dir).await?,
+    };
     let tokenizer = dataset.tokenizer.save();
     if options.resume {
         data_dir.same_data(&dataset)?;
     }
     // Before the folder tells of a run: a text that is too short for one leaves none.
-    let windows = windows(&config, &dataset)?;
+    let windows = match config.mode {
+        ModeName::Serve => None,
+        ModeName::Pipeline | ModeName::Block => Some(windows(&config, &dataset)?),
+    };
     let past = EventLog::read(&data_dir.event_log())?;
     let run = config.run_spec(dataset.tokenizer.vocabulary());
     // A stage's part is at most the whole model with both moments, and some text; of a block, at most its momentum too.
@@ -151,7 +158,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
         storage: StorageWatch::new(&root, events),
         organizer: organizer.clone(),
         next_worker: AtomicU64::new(past.last_worker + 1),
-        largest_frame: largest_frame(&run),
+        largest_frame: largest_frame(&run, config.serving.at_once),
         hosts: Some(options.hosts.clone()),
     });
     let pages = Pages { view, curve, points };
@@ -171,7 +178,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
     let is_secure = tls.is_some();
     let network = Network { listener, tls, writer };
     let failed = match up.config.mode {
-        ModeName::Pipeline => {
+        ModeName::Pipeline | ModeName::Serve => {
             let (told, mode_events) = mpsc::unbounded_channel();
             let (run, io) = up.pipeline(curve, told).await?;
             let (shared, events, told) = (shared.clone(), queue, mode_events);
@@ -200,7 +207,7 @@ pub async fn start(mut config: RunConfig, options: Options) -> anyhow::Result<Ru
 
 fn override_start_with(config: &mut RunConfig, start_with: u32) -> anyhow::Result<()> {
     match config.mode {
-        ModeName::Pipeline => config.pipeline.start_with = start_with,
+        ModeName::Pipeline | ModeName::Serve => config.pipeline.start_with = start_with,
         ModeName::Block if start_with < config.blocks.count => bail!(
             "--start-with {start_with} cannot place {} blocks; wait for at least as many workers",
             config.blocks.count
@@ -276,10 +283,11 @@ fn serving(
         // Blocks write one text after the other.
         at_once: if run.blocks.is_some() { 1 } else { settings.at_once as usize },
         waiting: settings.waiting as usize,
-        bytes: u64::from(settings.cache_mb) * 1_000_000,
+        bytes: settings.cache_bytes(),
     };
     let tokenizer =
         Arc::new(Tokenizer::restore(&dataset.tokenizer.save(), data_dir.tokenizer_files().as_deref())?);
+    let traversals = Traversals::new(&run.model);
     let (desk, writer) = match settings.r#where {
         ServingPlace::Off => {
             let desk = Desk::new(most, Samples::default());
@@ -288,16 +296,28 @@ fn serving(
             desk.in_use(None, Some(words.into()));
             (desk, None)
         }
-        ServingPlace::Coordinator => {
+        place @ (ServingPlace::Coordinator | ServingPlace::Workers) => {
             let threads = settings.threads as usize;
+            let source = match place {
+                ServingPlace::Workers => Source::Workers(traversals.clone(), most.at_once),
+                _ => Source::Checkpoints(data_dir.checkpoints()),
+            };
             let desk = |samples| Desk::new(most, samples);
-            let writer = Writer::new(desk, data_dir, run.clone(), tokenizer.clone(), threads)?;
+            let writer = Writer::new(desk, source, data_dir, run.clone(), tokenizer.clone(), threads)?;
             (writer.desk(), Some(writer.start()?))
         }
     };
     let name = config.name.clone();
     Ok((
-        Serving { name, settings, run: run.clone(), parameters: settings::numbers(run), tokenizer, desk },
+        Serving {
+            name,
+            settings,
+            run: run.clone(),
+            parameters: settings::numbers(run),
+            tokenizer,
+            desk,
+            traversals,
+        },
         writer,
     ))
 }
@@ -308,9 +328,12 @@ fn open_files() -> u64 {
 }
 
 /// Largest frame that a session of this run may carry: a tensor of its shapes, or a probe.
-fn largest_frame(run: &RunSpec) -> usize {
+fn largest_frame(run: &RunSpec, at_once: u32) -> usize {
     let shape = [run.sequences, run.context, run.model.width];
     let tensor = TensorMeta::expected_bytes(run.wire, &shape).unwrap_or(frame::MAX_PAYLOAD as u64);
+    // Rows of all texts, on their way from hop to hop.
+    let rows = if run.cache_bytes > 0 { ROWS as u64 * u64::from(at_once) } else { 0 };
+    let tensor = tensor.max(rows.saturating_mul(4 * u64::from(run.model.width)));
     (tensor.max(limits::PROBE as u64) as usize + limits::HEADER_BYTES + 16).min(frame::MAX_FRAME)
 }
 
@@ -322,6 +345,16 @@ fn numbered(base: &Path, name: &str, resume: bool) -> PathBuf {
     };
     let free = (1..u32::MAX).find(|number| !folder(*number).exists()).unwrap_or(u32::MAX);
     folder(if resume { free.saturating_sub(1).max(1) } else { free })
+}
+
+/// The tokenizer of a run that only writes texts.
+fn of_model(folder: &Path, resume: bool, data_dir: &DataDir) -> anyhow::Result<Dataset> {
+    let saved = data_dir.saved_tokenizer().filter(|_| resume);
+    let tokenizer = match saved {
+        Some(saved) => Tokenizer::restore(&saved, data_dir.tokenizer_files().as_deref())?,
+        None => model_folder::tokenizer(folder)?,
+    };
+    Ok(Dataset::without_text(tokenizer, &data_dir.tokens())?)
 }
 
 async fn prepare(config: &RunConfig, data_dir: &DataDir) -> anyhow::Result<Dataset> {
@@ -345,7 +378,7 @@ fn windows(config: &RunConfig, dataset: &Dataset) -> anyhow::Result<Windows> {
     let shape = training.window_shape();
     let micro_batches = match config.mode {
         ModeName::Pipeline => training.micro_batches.unwrap_or(1),
-        ModeName::Block => 1,
+        ModeName::Block | ModeName::Serve => 1,
     };
     let train = dataset.train_windows(training.seed, shape, micro_batches)?;
     let validation = match training.validate_every {
@@ -359,7 +392,8 @@ fn windows(config: &RunConfig, dataset: &Dataset) -> anyhow::Result<Windows> {
 struct Up {
     config: RunConfig,
     dataset: Dataset,
-    windows: Windows,
+    /// None where nothing is trained.
+    windows: Option<Windows>,
     data_dir: DataDir,
     shared: Arc<Shared>,
     resume: bool,
@@ -371,8 +405,10 @@ impl Up {
         curve: Curve,
         told: mpsc::UnboundedSender<control::pipeline::Event>,
     ) -> anyhow::Result<(PipelineRun, PipelineIo)> {
-        let Up { config, dataset, windows: Windows { train, validation }, data_dir, shared, resume } = self;
+        let Up { config, dataset, windows, data_dir, shared, resume } = self;
+        let (train, validation) = windows.map_or((None, None), |w| (Some(w.train), w.validation));
         let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
+        shared.serving.traversals.tell(told.clone());
         let manifest = match resume || config.model.from.is_some() {
             true => snapshots::newest_good(&data_dir.snapshots(), &shared.blobs).await?,
             false => None,
@@ -390,7 +426,8 @@ impl Up {
         curve: Curve,
         told: mpsc::UnboundedSender<control::block::Event>,
     ) -> anyhow::Result<(BlockRun, BlockIo)> {
-        let Up { config, dataset, windows: Windows { train, validation }, data_dir, shared, resume } = self;
+        let Up { config, dataset, windows, data_dir, shared, resume } = self;
+        let Some(Windows { train, validation }) = windows else { bail!("block mode trains") };
         let training = &config.training;
         let settings = settings::settings(&config, &dataset, validation.as_ref().map_or(0, |v| v.batches()));
         let run = settings.run.clone();

@@ -33,7 +33,7 @@ use crate::{
     },
     text::{
         device::{NoWebGpu, WebGpu},
-        run, volunteer as text,
+        playground, run, volunteer as text,
     },
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn Volunteer() -> impl IntoView {
         <Header here=Place::Volunteer keep_open=me.active/>
         <Main>
             <div class="intro">
-                <h1>{move || run::volunteer_heading(live.phase.get())}</h1>
+                <h1>{move || run::volunteer_heading(live.phase.get(), live.mode.get())}</h1>
                 <p class="lead">{about}</p>
                 <PhaseLine><span>{crowd}</span></PhaseLine>
             </div>
@@ -68,10 +68,9 @@ pub(crate) fn Volunteer() -> impl IntoView {
                 <DeviceCard device gpu=look_for_gpu()/>
             </div>
             <section class="card" aria-labelledby="curve-title">
-                <h2 id="curve-title">{text::CURVE}</h2>
+                <h2 id="curve-title">{move || text::curve_title(live.mode.get())}</h2>
                 <p class="quiet about">{sentences(live, run::task)}</p>
-                <Progress/>
-                <ByMode pipeline=pipeline_numbers block=block_numbers/>
+                <ByMode pipeline=pipeline_numbers block=block_numbers serve=serve_numbers/>
             </section>
             <PartCard/>
             <WorkCard/>
@@ -102,8 +101,13 @@ fn look_for_gpu() -> RwSignal<WebGpu> {
     gpu
 }
 
+fn serve_numbers() -> AnyView {
+    view! { <p><a href="playground">{playground::HEADING}</a></p> }.into_any()
+}
+
 fn pipeline_numbers() -> AnyView {
     view! {
+        <Progress/>
         <dl class="stats">
             <StepStat/>
             <TrainingLossStat/>
@@ -117,6 +121,7 @@ fn pipeline_numbers() -> AnyView {
 
 fn block_numbers() -> AnyView {
     view! {
+        <Progress/>
         <dl class="stats">
             <RoundStat/>
             <FromNoiseStat/>

@@ -17,6 +17,7 @@ pub(crate) fn PartCard() -> impl IntoView {
         <ByMode
             pipeline=|| view! { <LayerPart/> }.into_any()
             block=|| view! { <BlockPart/> }.into_any()
+            serve=|| view! { <LayerPart/> }.into_any()
         />
     }
 }

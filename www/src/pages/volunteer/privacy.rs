@@ -3,14 +3,17 @@
 use leptos::prelude::*;
 
 use super::me::Me;
-use crate::text::{pipeline, volunteer as text};
+use crate::text::volunteer as text;
 
 /// The card.
 #[component]
 pub(crate) fn PrivacyCard() -> impl IntoView {
     let me = expect_context::<Me>();
     let hops = Memo::new(move |_| me.tab.session.with(|session| session.hops.clone()));
-    let now = move || hops.with(|hops| (!hops.is_empty()).then(|| pipeline::sends(hops)));
+    let now = move || {
+        let mode = me.mode.get().text();
+        hops.with(|hops| (!hops.is_empty()).then(|| mode.sends(hops)))
+    };
     view! {
         <section class="card" aria-labelledby="privacy-title">
             <h2 id="privacy-title">{text::PRIVACY}</h2>

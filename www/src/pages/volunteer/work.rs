@@ -30,6 +30,8 @@ pub(crate) fn WorkCard() -> impl IntoView {
         <ByMode
             pipeline=|| view! { <StepWork/> }.into_any()
             block=|| view! { <RoundWork/> }.into_any()
+            // Tokens are not counted by whose device computed them.
+            serve=|| ().into_any()
         />
     }
 }

@@ -115,7 +115,7 @@ impl Session {
                 self.hops = hops;
                 self.enter(Stage::Loading);
             }
-            SessionEvent::Training { hops, .. } => {
+            SessionEvent::Training { hops, .. } | SessionEvent::Serving { hops, .. } => {
                 self.hops = hops;
                 self.enter(Stage::Training);
             }
