@@ -1,7 +1,14 @@
 //! A slow network between a worker and the coordinator: everything one worker sends or receives shares so many bytes a
 //! second and takes so long to arrive, over all its connections.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::Result;
 use tokio::{
@@ -27,6 +34,7 @@ pub struct Shape {
 pub struct ShapedProxy {
     /// `http://127.0.0.1:PORT`
     pub url: String,
+    bytes: Arc<AtomicU64>,
     accept: JoinHandle<()>,
 }
 
@@ -40,22 +48,30 @@ impl ShapedProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let lanes: [Lane; 2] = [(); 2].map(|()| Arc::new(Mutex::new(Instant::now())));
+        let bytes = Arc::<AtomicU64>::default();
+        let count = bytes.clone();
         let accept = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let [up, down] = lanes.clone();
+                let (there, back) = (count.clone(), count.clone());
                 tokio::spawn(async move {
                     let Ok(far) = TcpStream::connect(target).await else { return };
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
                     let (near_reads, near_writes) = near.into_split();
                     let (far_reads, far_writes) = far.into_split();
                     tokio::join!(
-                        one_way(near_reads, far_writes, up, shape),
-                        one_way(far_reads, near_writes, down, shape)
+                        one_way(near_reads, far_writes, up, shape, there),
+                        one_way(far_reads, near_writes, down, shape, back)
                     );
                 });
             }
         });
-        Ok(Self { url, accept })
+        Ok(Self { url, bytes, accept })
+    }
+
+    /// Bytes that have gone through, both ways together.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -65,7 +81,13 @@ impl Drop for ShapedProxy {
     }
 }
 
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, lane: Lane, shape: Shape) {
+async fn one_way(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    lane: Lane,
+    shape: Shape,
+    count: Arc<AtomicU64>,
+) {
     let (travelling, mut arriving) = mpsc::channel::<(Instant, Vec<u8>)>(1024);
     let arrivals = tokio::spawn(async move {
         while let Some((at, bytes)) = arriving.recv().await {
@@ -83,6 +105,7 @@ async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, lane: Lane, sh
         if read == 0 {
             break;
         }
+        count.fetch_add(read as u64, Ordering::Relaxed);
         let left = {
             let mut free = lane.lock().await;
             *free =

@@ -73,7 +73,33 @@ pub fn serving(workspace: &Workspace) -> Result<()> {
         rows.extend(measure(Command::new(python).arg(workspace.root.join(TRANSFORMERS)))?);
     }
     println!("{}", texts_table(&rows));
+    let over_links = program(workspace, "bench_texts")?;
+    println!("{}", links_table(&over_links));
+    rows.extend(over_links);
     keep(workspace, "serving", rows)
+}
+
+fn links_table(rows: &[Value]) -> String {
+    let mut lines = vec![
+        "| there and back | texts at a time | drafts | tokens/s | first token | traversals | bytes a token |"
+            .to_owned(),
+        "|---:|---:|---:|---:|---:|---:|---:|".to_owned(),
+    ];
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+    for row in rows.iter().filter(|row| row["what"] == "texts over links") {
+        lines.push(format!(
+            "| {:.0} ms | {} | {} | {:.1} | {:.2} s | {} | {:.0} |",
+            1e3 * number(row, "round_trip_seconds"),
+            row["texts"],
+            row["drafts"],
+            number(row, "tokens_per_second"),
+            number(row, "seconds_to_first_token"),
+            row["traversals"],
+            number(row, "bytes_per_token"),
+        ));
+    }
+    lines.extend(rows.iter().filter(|row| row["what"] != "texts over links").map(Value::to_string));
+    lines.join("\n")
 }
 
 fn texts_table(rows: &[Value]) -> String {

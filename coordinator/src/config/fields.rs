@@ -205,6 +205,9 @@ section! {
         texts_per_minute: u32 = 60 => Whole(1..=100_000);
         /// Megabytes for the keys and values of all texts that are being written; one that does not fit waits.
         cache_mb: u32 = 512 => Whole(1..=1_000_000);
+        /// Tokens that are guessed ahead where a text repeats itself, while the workers write: a right guess saves a traversal
+        /// of all stages, and changes nothing that is written.
+        drafts: u32 = 8 => Whole(0..=64);
         /// Of the time that the busiest stage has, what texts may take while the workers train.
         share: f64 = 0.2 => Number::above(0.0, 1.0);
         /// Threads that compute in the coordinator. They take their share of the computer from whatever else it does; the workers' devices are

@@ -27,7 +27,8 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let written = serde_json::from_slice(&text).map_err(|e| e.to_string()).and_then(|view: RunView| {
         let mut registry = Registry::default();
         let (frames, bytes) = shared.hub.relayed();
-        registry.register_collector(Box::new(Collector { view, frames, bytes }));
+        let traversals = shared.serving.traversals.begun();
+        registry.register_collector(Box::new(Collector { view, frames, bytes, traversals }));
         let mut out = String::new();
         encode(&mut out, &registry).map_err(|e| e.to_string())?;
         Ok(out)
@@ -45,6 +46,8 @@ struct Collector {
     view: RunView,
     frames: u64,
     bytes: u64,
+    /// Of texts, through the stages of the workers.
+    traversals: u64,
 }
 
 /// Name, help and value of a gauge that every worker has.
@@ -139,6 +142,13 @@ impl Collector {
             "Tensor frames passed on",
             None,
             frames.metric_type(),
+        )?)?;
+        let traversals = ConstCounter::new(self.traversals);
+        traversals.encode(out.encode_descriptor(
+            "cohort_text_traversals",
+            "Passes of new tokens through the stages of the workers",
+            None,
+            traversals.metric_type(),
         )?)?;
         let bytes = ConstCounter::new(self.bytes);
         bytes.encode(out.encode_descriptor(

@@ -1,6 +1,6 @@
 //! Texts that are written by the workers who hold the model: each step is one traversal of their stages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use engine::{
     generate::{Feed, Reading, Request, Sampling, Step, TextId, Texts, Token},
@@ -19,8 +19,6 @@ use super::traversals::{Outcome, Rows, Traversals};
 const WAIT: Duration = Duration::from_millis(250);
 /// Rows of one text in one traversal, at most: while a long prompt is read, the others go on.
 pub(crate) const ROWS: usize = 64;
-/// Tokens that are guessed ahead where a text repeats itself: a guess that is right saves a traversal.
-const DRAFTS: usize = 8;
 
 /// Why texts cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +32,9 @@ pub(super) enum OverWorkersError {
 /// Several texts, and the traversal that is under way for them.
 pub(super) struct OverWorkers {
     texts: Texts,
-    traversals: std::sync::Arc<Traversals>,
+    traversals: Arc<Traversals>,
+    /// Tokens that are guessed ahead.
+    drafts: usize,
     /// Losses of all caches that the texts know of.
     losses: u64,
     /// Who is fed by the traversal under way, and how many tokens are read for each.
@@ -45,13 +45,14 @@ pub(super) struct OverWorkers {
 }
 
 impl OverWorkers {
-    /// No texts yet, of at most so many at a time.
-    pub(super) fn new(model: &ModelSpec, traversals: std::sync::Arc<Traversals>, at_once: usize) -> Self {
+    /// No texts yet, of at most so many at a time, with so many tokens guessed ahead.
+    pub(super) fn new(model: &ModelSpec, traversals: Arc<Traversals>, at_once: usize, drafts: usize) -> Self {
         let rows = ROWS.min(limits::READ_ROWS / at_once.max(1)).max(1);
         let losses = traversals.losses();
         Self {
             texts: Texts::new(model).in_pieces_of(rows),
             traversals,
+            drafts,
             losses,
             under_way: None,
             ended: vec![],
@@ -60,7 +61,7 @@ impl OverWorkers {
 
     /// Begins a text.
     pub(super) fn open(&mut self, request: Request) -> Result<TextId, StageError> {
-        self.texts.open(Request { drafts: DRAFTS, ..request })
+        self.texts.open(Request { drafts: self.drafts, ..request })
     }
 
     /// Ends a text before it is finished.

@@ -103,6 +103,11 @@ impl Traversals {
         drop(self.news.wait_timeout_while(self.lock(), most, cannot));
     }
 
+    /// Traversals that were begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.lock().number
+    }
+
     /// How often all caches were lost.
     pub(super) fn losses(&self) -> u64 {
         self.lock().losses

@@ -53,8 +53,8 @@ pub(crate) struct Writer {
 pub(crate) enum Source {
     /// In the checkpoints of this folder.
     Checkpoints(PathBuf),
-    /// On the workers, for so many texts at a time.
-    Workers(Arc<Traversals>, usize),
+    /// On the workers, for so many texts at a time, with so many tokens guessed ahead.
+    Workers { traversals: Arc<Traversals>, at_once: usize, drafts: usize },
 }
 
 /// A text that is being written.
@@ -134,13 +134,16 @@ impl Writer {
     fn write(&mut self) {
         match &self.source {
             Source::Checkpoints(folder) => self.write_from(&folder.clone()),
-            Source::Workers(traversals, at_once) => self.write_over(&traversals.clone(), *at_once),
+            Source::Workers { traversals, at_once, drafts } => {
+                let workers = OverWorkers::new(&self.run.model, traversals.clone(), *at_once, *drafts);
+                self.write_over(&traversals.clone(), workers);
+            }
         }
     }
 
     /// The workers hold the model.
-    fn write_over(&mut self, traversals: &Arc<Traversals>, at_once: usize) {
-        let mut model = Gpt2::Workers(OverWorkers::new(&self.run.model, traversals.clone(), at_once));
+    fn write_over(&mut self, traversals: &Traversals, workers: OverWorkers) {
+        let mut model = Gpt2::Workers(workers);
         let mut open = BTreeMap::new();
         let mut held = None;
         let mut sampled = self.kept.samples.samples.last().map(|sample| sample.step);
@@ -151,7 +154,8 @@ impl Writer {
                         self.desk.in_use(Some(step), None);
                     }
                     held = Some(step);
-                    if open.is_empty() && sampled != Some(step) && self.kept.wants(step) {
+                    // A model that does not learn has no ages.
+                    if self.run.trains && open.is_empty() && sampled != Some(step) && self.kept.wants(step) {
                         sampled = Some(step);
                         self.begin_sample(step, &mut model, &mut open);
                     }

@@ -68,6 +68,7 @@ fn PlaceCard(place: Place) -> impl IntoView {
     let hops = vec![hop.clone()];
     let part = capital(&text::part(&hops, &model));
     let timings = worker.timings;
+    let has_stepped = total(&timings) > 0.0;
     let notes: Vec<_> = notes.into_iter().map(|words| view! { <p class="place-note">{words}</p> }).collect();
     let fact = |name: &'static str, value: String| view! { <div><dt>{name}</dt><dd>{value}</dd></div> };
     view! {
@@ -80,10 +81,10 @@ fn PlaceCard(place: Place) -> impl IntoView {
             <p class="quiet">{worker::kind(&worker)}</p>
             <ModelStrip model=model hops=hops/>
             <p class="place-part">{part}</p>
-            <TimeBar timings=timings/>
+            {has_stepped.then(|| view! { <TimeBar timings=timings/> })}
             <dl class="facts">
-                {fact(worker::STEP, seconds(total(&timings)))}
-                {fact(worker::COMPUTING, seconds(timings.busy()))}
+                {has_stepped.then(|| fact(worker::STEP, seconds(total(&timings))))}
+                {has_stepped.then(|| fact(worker::COMPUTING, seconds(timings.busy())))}
                 {fact(worker::ROUND_TRIP, worker::round_trip(&worker))}
                 {fact(worker::MEMORY_IN_USE, worker::memory(&worker))}
                 {fact(worker::LINK, worker::link(&worker))}

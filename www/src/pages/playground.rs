@@ -9,6 +9,7 @@ use crate::{
     browser::{
         completions::{self, Wish},
         focus,
+        live::Live,
         served::Served,
         token,
     },
@@ -18,7 +19,10 @@ use crate::{
         main_area::Main,
         phase::PhaseLine,
     },
-    state::writing::{Stage, Writing},
+    state::{
+        mode::Mode,
+        writing::{Stage, Writing},
+    },
     text::playground as text,
 };
 
@@ -264,6 +268,8 @@ fn Write() -> impl IntoView {
 #[component]
 fn Ages() -> impl IntoView {
     let Served { samples, .. } = expect_context();
+    let learns = expect_context::<Live>();
+    let learns = move || learns.mode.get() != Some(Mode::Serve);
     let note = move || {
         samples.with(|samples| {
             (!samples.samples.is_empty())
@@ -285,7 +291,7 @@ fn Ages() -> impl IntoView {
         })
     };
     view! {
-        <section class="card" aria-labelledby="ages-title" data-testid="ages">
+        <section class="card" aria-labelledby="ages-title" data-testid="ages" hidden=move || !learns()>
             <h2 id="ages-title">{text::AGES_TITLE}</h2>
             <p class="quiet">{note}</p>
             <ul class="ages">{texts}</ul>

@@ -86,8 +86,8 @@ impl ModeText for ServeText {
     fn columns(&self) -> [Column; 4] {
         [
             Column { name: "Round trip", read: worker::round_trip },
-            Column { name: "Link", read: worker::link },
-            Column { name: "Computes with", read: worker::kind },
+            Column { name: "Link up", read: worker::link_up },
+            Column { name: "Link down", read: worker::link_down },
             Column { name: "Memory", read: worker::memory },
         ]
     }

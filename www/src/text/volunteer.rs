@@ -75,4 +75,4 @@ pub(crate) const STAYING: &str = "While it runs";
 pub(crate) const KEEP_SCREEN_ON: &str = "Keep the screen on";
 pub(crate) const KEEP_IN_FRONT: &str = "Keep this tab in front. Browsers slow down tabs in the background, and freeze busy ones after a few minutes.";
 pub(crate) const PHONE: &str = "A phone stops the tab seconds after you leave it or lock the screen.";
-pub(crate) const POWER: &str = "Training uses power. Plug in a laptop or a phone if it is to run for long.";
+pub(crate) const POWER: &str = "Computing uses power. Plug in a laptop or a phone if it is to run for long.";

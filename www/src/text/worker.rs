@@ -81,6 +81,16 @@ pub(crate) fn link(worker: &WorkerView) -> String {
     })
 }
 
+/// To the coordinator.
+pub(crate) fn link_up(worker: &WorkerView) -> String {
+    worker.link.map_or(NONE.to_owned(), |link| bit_rate(link.up))
+}
+
+/// From the coordinator.
+pub(crate) fn link_down(worker: &WorkerView) -> String {
+    worker.link.map_or(NONE.to_owned(), |link| bit_rate(link.down))
+}
+
 /// To the coordinator and back.
 pub(crate) fn round_trip(worker: &WorkerView) -> String {
     worker.rtt_ms.map_or(NONE.to_owned(), |ms| seconds(ms / 1e3))

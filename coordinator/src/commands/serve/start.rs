@@ -299,7 +299,11 @@ fn serving(
         place @ (ServingPlace::Coordinator | ServingPlace::Workers) => {
             let threads = settings.threads as usize;
             let source = match place {
-                ServingPlace::Workers => Source::Workers(traversals.clone(), most.at_once),
+                ServingPlace::Workers => Source::Workers {
+                    traversals: traversals.clone(),
+                    at_once: most.at_once,
+                    drafts: settings.drafts as usize,
+                },
                 _ => Source::Checkpoints(data_dir.checkpoints()),
             };
             let desk = |samples| Desk::new(most, samples);
