@@ -131,11 +131,12 @@ mod tests {
         ];
         assert_eq!(names, expected);
         for name in names {
-            assert_eq!(fs::read(once.join(&name)).unwrap(), fs::read(twice.join(&name)).unwrap(), "{name}");
+            // Without printing files of some kilobytes.
+            assert!(fs::read(once.join(&name)).unwrap() == fs::read(twice.join(&name)).unwrap(), "{name}");
         }
         let run_after = run(&once).unwrap().unwrap();
         assert_eq!((run_after.model, run_after.blocks), (run_before.model, run_before.blocks));
-        assert_eq!(fs::read(once.join(WEIGHTS)).unwrap(), weights);
+        assert!(fs::read(once.join(WEIGHTS)).unwrap() == weights, "the weights are others");
     }
 
     #[test]
