@@ -3,8 +3,9 @@
     python exchange.py --cohort ../../target/debug/cohort --golden ../golden
 
 (`pip install torch transformers safetensors numpy gguf`.) Saves GPT-2s with transformers in every form that `import` reads,
-imports and exports them, and compares logits, greedy text, tokens and tensors. Prints a line for each, fails at the first
-difference.
+imports and exports them, and compares logits, greedy text, tokens and tensors. Models of block mode, of the golden sets and
+of the runs named with `--run`, are exported, read by block_reader.py, and compared with `cohort generate`. Prints a line for
+each, fails at the first difference.
 """
 
 import argparse
@@ -20,31 +21,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from block_reader import Model, Tokens
+from byte_tokenizer import save_tokenizer
 from decode_reference import model_of
+from exported_reference import agrees_with_the_set, checkpoint_of
 
 TEXTS = ["Hello, world!  Two  spaces\n\n\ttabs", "naïve café — 日本語 🙂", "it's we'll 1234 5,678.", " lead and trail "]
-
-
-def byte_letters():
-    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in seen]
-    letters = {byte: chr(byte) for byte in seen} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
-    return [letters[byte] for byte in range(256)]
-
-
-def save_tokenizer(folder, single):
-    """A byte-level BPE of 257 tokens: all bytes but one, one merge, and the end of text."""
-    vocabulary = {letter: id for id, letter in enumerate(byte_letters())} | {"<|endoftext|>": 256}
-    folder.mkdir(parents=True, exist_ok=True)
-    if single:
-        library = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-        library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        library.decoder = tokenizers.decoders.ByteLevel()
-        library.add_special_tokens(["<|endoftext|>"])
-        library.save(str(folder / "tokenizer.json"))
-    else:
-        (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
-        (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
 
 
 def same_logits(a, b, vocabulary, tolerance):
@@ -86,11 +68,42 @@ def other_tokenizers(cohort, place, data):
         print(f"{kind}: transformers takes texts apart and puts them together in the same way")
 
 
+def blocks(cohort, out, prompts):
+    """An exported model of block mode: what the reader says of it, in f32, is what the program says."""
+    model, tokens = Model(out), Tokens(out)
+    for seed, prompt in enumerate(prompts, 1):
+        ids = tokens.encode(prompt)
+        said = cohort("generate", out, "--score", "--prompt", prompt, "--seed", seed).split()
+        # Four digits are printed.
+        assert abs(float(said[1]) - model.score(ids, seed)) <= 1e-4, (prompt, said, model.score(ids, seed))
+        options = ["--tokens", 24, "--temperature", 0, "--seed", seed]
+        said = cohort("generate", out, "--prompt", prompt, *options).removesuffix(b"\n")
+        written = ids + model.write(ids, 24, seed)[0]
+        assert said.decode(errors="replace") == tokens.decode(written), (prompt, said, tokens.decode(written))
+
+
+def all_blocks(cohort, golden, runs, place):
+    texts = ["Hello, world", "It is the east, and Juliet is the sun. " * 4]
+    for path in sorted(golden.glob("block-*.json")):
+        checkpoint, out = place / path.stem, place / f"{path.stem}-out"
+        checkpoint_of(checkpoint, golden, path.stem)
+        cohort("export", checkpoint, "--format", "safetensors", "--out", out)
+        agrees_with_the_set(Model(out, torch.float64), golden, path.stem)
+        blocks(cohort, out, texts)
+        print(f"{path.stem}: the reader in Python agrees")
+    for number, run in enumerate(runs):
+        out = place / f"run-{number}"
+        cohort("export", run, "--format", "safetensors", "--out", out)
+        blocks(cohort, out, texts)
+        print(f"{run}: the reader in Python agrees")
+
+
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--cohort", type=Path, required=True)
     ask.add_argument("--golden", type=Path, required=True)
     ask.add_argument("--vocabulary", type=Path, default=Path(__file__).parent.parent / "data" / "gpt2")
+    ask.add_argument("--run", type=Path, action="append", default=[], help="folder of a run or checkpoint of block mode")
     args = ask.parse_args()
 
     def cohort(*words):
@@ -99,6 +112,8 @@ def main():
     config = json.loads((args.golden / "gpt2-tied.json").read_text())["config"]
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
+        with torch.no_grad():
+            all_blocks(cohort, args.golden, args.run, place)
         other_tokenizers(cohort, place, args.vocabulary)
         for dtype in [torch.float32, torch.float16, torch.bfloat16]:
             for shards in [False, True]:

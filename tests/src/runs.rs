@@ -168,7 +168,9 @@ lease_seconds = {lease_seconds}
     }
 }
 
+/// A file that lies in this crate.
+///
 /// Asked of cargo when it runs, not when it compiles: clones may share a build folder, and with it this program.
-fn file_of_this_crate(name: &str) -> PathBuf {
+pub fn file_of_this_crate(name: &str) -> PathBuf {
     Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join(name)
 }

@@ -1,6 +1,6 @@
 //! Block mode with real processes: it learns, survives kill -9, and its work can be done again.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use protocol::view::{RoundsView, RunView};
@@ -65,6 +65,7 @@ async fn three_workers_learn_blocks_apart_and_their_work_can_be_done_again() -> 
     ] {
         ensure!(evaluated.stdout.contains(words), "`{words}` is not in {}", evaluated.stdout);
     }
+    is_exported(&data).await?;
     let rechecked = cohort::run(&["recheck", &data], LIMIT).await?;
     ensure!(rechecked.code == Some(0), "{}{}", rechecked.stdout, rechecked.stderr);
     ensure!(
@@ -73,6 +74,39 @@ async fn three_workers_learn_blocks_apart_and_their_work_can_be_done_again() -> 
         rechecked.stdout
     );
     ensure!(rechecked.stdout.lines().all(|line| line.contains("as sent")), "{}", rechecked.stdout);
+    Ok(())
+}
+
+/// The run's model says the same in the folder that `cohort export` makes, which is made once and in one form.
+async fn is_exported(data: &str) -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let out = place.path().join("out").display().to_string();
+    let export = async |folder: &str, format: &str| {
+        cohort::run(&["export", folder, "--format", format, "--out", &out], LIMIT).await
+    };
+    let empty = place.path().display().to_string();
+    for (folder, format, words) in [
+        (data, "gguf", "GGUF has no architecture that describes it"),
+        (empty.as_str(), "safetensors", "has no config.json; give the folder of a checkpoint"),
+    ] {
+        let refused = export(folder, format).await?;
+        ensure!(refused.code == Some(1) && refused.stderr.contains(words), "{}", refused.stderr);
+        ensure!(!Path::new(&out).exists(), "{folder} as {format} left something");
+    }
+    let exported = export(data, "safetensors").await?;
+    ensure!(exported.code == Some(0), "{}", exported.stderr);
+    let again = export(data, "safetensors").await?;
+    ensure!(again.code == Some(1) && again.stderr.contains("is there already"), "{}", again.stderr);
+    let mut said = Vec::new();
+    for folder in [data, &out] {
+        for words in [&["--score"][..], &["--tokens", "20"]] {
+            let generate = ["generate", folder, "--prompt", "The first of them was"];
+            let finished = cohort::run(&[&generate, words].concat(), LIMIT).await?;
+            ensure!(finished.code == Some(0), "{}", finished.stderr);
+            said.push(finished.stdout);
+        }
+    }
+    ensure!(said[..2] == said[2..], "the exported model is another: {said:?}");
     Ok(())
 }
 

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
+
 use crate::{
     model_folder::{
-        self, export,
+        self, blocks, export,
         gguf::{self, Precision},
     },
     storage::{checkpoint, write_atomically},
@@ -15,7 +17,8 @@ use crate::{
 pub(super) struct Arguments {
     /// Folder of a checkpoint, or of a run, for its newest.
     checkpoint: PathBuf,
-    /// safetensors: a folder for transformers; gguf: one with model.gguf, for llama.cpp.
+    /// safetensors: a folder for transformers, or in block mode one with the layout of docs/block-checkpoint.md; gguf: one
+    /// with model.gguf, for llama.cpp, of pipeline mode only.
     #[arg(long, value_enum)]
     format: Format,
     /// New folder to write.
@@ -35,18 +38,17 @@ enum Format {
 pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { checkpoint, format, out, precision } = arguments;
     let place = checkpoint::of_folder(checkpoint)?;
-    anyhow::ensure!(
-        checkpoint::block_run(&place).is_none(),
-        "{} is of a run in block mode, which neither transformers nor llama.cpp can compute; its model.safetensors is \
-         laid out as docs/blocks.md says",
-        place.display()
-    );
-    let model = model_folder::read(&place)?;
-    match format {
-        Format::Safetensors => export::transformers(&model, out)?,
-        Format::Gguf => {
+    match (blocks::run(&place)?, format) {
+        (Some(run), Format::Safetensors) => blocks::write(&blocks::read(&place, run)?, out)?,
+        (Some(_), Format::Gguf) => bail!(
+            "{} is of a run in block mode, and GGUF has no architecture that describes it: llama.cpp could not compute it; \
+             export it with --format safetensors, whose layout docs/block-checkpoint.md describes",
+            place.display()
+        ),
+        (None, Format::Safetensors) => export::transformers(&model_folder::read(&place)?, out)?,
+        (None, Format::Gguf) => {
             let name = out.file_name().map_or_else(|| "cohort".into(), |name| name.to_string_lossy());
-            let file = gguf::file(&model, &name, *precision)?;
+            let file = gguf::file(&model_folder::read(&place)?, &name, *precision)?;
             export::folder(out, |half| write_atomically(&half.join("model.gguf"), &file))?;
         }
     }

@@ -1,12 +1,14 @@
-//! A folder with a whole GPT-2: a checkpoint of ours, or one of Hugging Face's `transformers`.
+//! A folder with a whole model: a GPT-2, as a checkpoint of ours or one of Hugging Face's `transformers`, or blocks.
 //!
 //! ```text
-//! mod.rs              reading: config.json, the weights in one file or several, the tokenizer
+//! mod.rs              reading a GPT-2: config.json, the weights in one file or several, the tokenizer
+//! blocks.rs           a model of block mode, read and written
 //! tokenizer_json.rs   the tokenizer as the library `tokenizers` writes it
 //! export.rs           a folder that `transformers` loads
 //! gguf.rs             a GGUF file
 //! ```
 
+pub(crate) mod blocks;
 pub(crate) mod export;
 pub(crate) mod gguf;
 #[cfg(test)]
@@ -20,7 +22,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::checkpoint::{self, Checkpoint, CheckpointError};
+use engine::{
+    checkpoint::{self, Checkpoint, CheckpointError},
+    denoiser::{BlockError, config::ConfigError},
+};
 use protocol::spec::ModelSpec;
 use serde::Deserialize;
 
@@ -44,7 +49,7 @@ const TOKENIZER_JSON: &str = "tokenizer.json";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderError {
     #[error(
-        "{folder} has no {name}; give the folder of a GPT-2: a checkpoint such as checkpoints/step-000100, or one that \
+        "{folder} has no {name}; give the folder of a checkpoint, such as checkpoints/step-000100, or of a GPT-2 that \
          transformers has saved"
     )]
     Missing { folder: PathBuf, name: &'static str },
@@ -61,6 +66,15 @@ pub(crate) enum FolderError {
     Damaged { path: PathBuf, reason: String },
     #[error("{folder} cannot be used: {error}")]
     Model { folder: PathBuf, error: CheckpointError },
+    #[error(
+        "{folder} has a model of block mode, which is no GPT-2; give the folder of a checkpoint of pipeline mode, or of a \
+         GPT-2 that transformers has saved"
+    )]
+    NoGpt2 { folder: PathBuf },
+    #[error("{folder} cannot be used: {error}")]
+    BlockConfig { folder: PathBuf, error: ConfigError },
+    #[error("{folder} cannot be used: {error}")]
+    Blocks { folder: PathBuf, error: BlockError },
     #[error(
         "{folder} has no tokenizer; it needs {VOCABULARY_FILE} and {MERGES_FILE}, or {TOKENIZER_JSON}, as transformers \
          saves them"
@@ -90,6 +104,9 @@ pub(crate) struct FolderModel {
 /// # Errors
 /// A folder without the file, or one of another architecture.
 pub(crate) fn model(folder: &Path) -> Result<ModelSpec, FolderError> {
+    if blocks::run(folder)?.is_some() {
+        return Err(FolderError::NoGpt2 { folder: folder.into() });
+    }
     let config = text(folder, CONFIG)?.ok_or_else(|| missing(folder, CONFIG))?;
     checkpoint::model(&config).map_err(|error| FolderError::Model { folder: folder.into(), error })
 }

@@ -156,13 +156,19 @@ fn refused(change: impl FnOnce(&Path)) -> String {
 #[test]
 fn what_cannot_be_used_is_named_with_what_to_do() {
     let remove = |name: &'static str| move |folder: &Path| fs::remove_file(folder.join(name)).unwrap();
-    assert!(refused(remove(CONFIG)).contains("has no config.json; give the folder of a GPT-2"));
+    assert!(refused(remove(CONFIG)).contains("has no config.json; give the folder of a checkpoint"));
     assert!(refused(remove(WEIGHTS)).contains("has no model.safetensors"));
     assert!(refused(remove(MERGES_FILE)).contains("has no tokenizer"));
     let pickled = refused(|folder| {
         fs::rename(folder.join(WEIGHTS), folder.join("pytorch_model.bin")).unwrap();
     });
     assert!(pickled.contains("safe_serialization=True"), "{pickled}");
+
+    let blocks = refused(|folder| {
+        let run = serde_json::to_string(&testkit::fixtures::block_run()).unwrap();
+        fs::write(folder.join(CONFIG), run).unwrap();
+    });
+    assert!(blocks.contains("has a model of block mode, which is no GPT-2"), "{blocks}");
 
     let config = |change: fn(&mut Value)| {
         refused(move |folder: &Path| {

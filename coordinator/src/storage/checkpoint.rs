@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use engine::checkpoint::{Checkpoint, CheckpointError};
-use protocol::spec::{ModelSpec, RunSpec};
+use protocol::spec::ModelSpec;
 
 use super::{HALF, TOKENIZER, data_dir::DataDir, remove, sync_folder, write_atomically};
 use crate::{
@@ -106,12 +106,6 @@ pub(crate) fn of_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     list(&run.checkpoints())?.pop().with_context(|| {
         format!("{} has no checkpoint yet; wait for the first, or let the run go on", folder.display())
     })
-}
-
-/// The run of a checkpoint of block mode, whose config is the run's own description; None for any other folder.
-pub(crate) fn block_run(folder: &Path) -> Option<RunSpec> {
-    let config = fs::read(folder.join(CONFIG)).ok()?;
-    serde_json::from_slice::<RunSpec>(&config).ok().filter(|run| run.blocks.is_some())
 }
 
 fn prune(checkpoints: &Path, keep: usize) -> io::Result<()> {

@@ -16,8 +16,10 @@
 //! ```
 //!
 //! Each block is trained on its own range of sigma ([`noise`]) by [`Replica`]; [`sweep`] composes them, and
-//! [`evaluate`] says how good the whole is, and [`write`](mod@write) continues texts.
+//! [`evaluate`] says how good the whole is, and [`write`](mod@write) continues texts; [`config`](mod@config) describes a
+//! model to other programs.
 
+pub mod config;
 pub mod evaluate;
 pub mod noise;
 mod pass;

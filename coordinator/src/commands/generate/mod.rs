@@ -9,7 +9,7 @@ use std::{io::Write, path::PathBuf};
 use anyhow::ensure;
 use engine::generate::Sampling;
 
-use crate::{data::tokenizer::Tokenizer, storage::checkpoint};
+use crate::{data::tokenizer::Tokenizer, model_folder, storage::checkpoint};
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ fn run(arguments: &Arguments, out: &mut impl Write, told: &mut impl FnMut(String
         "--temperature is {temperature}; give 0 or a number above"
     );
     let place = checkpoint::of_folder(&arguments.checkpoint)?;
-    match checkpoint::block_run(&place) {
+    match model_folder::blocks::run(&place)? {
         Some(run) => blocks::run(arguments, &place, &run, out, told),
         None => pipeline::run(arguments, &place, out, told),
     }
