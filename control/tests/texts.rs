@@ -131,6 +131,22 @@ fn a_plan_that_ends_takes_its_traversal_with_it_and_the_next_plan_begins_what_is
 }
 
 #[test]
+fn whoever_stays_keeps_its_stage() {
+    for gone in 0..2 {
+        let (mut world, workers) = loaded(false);
+        let spare = join_spare(&mut world);
+        let hops = |world: &World, worker: WorkerId| {
+            world.peers[&worker].assignment.as_ref().map(|assignment| assignment.hops.clone())
+        };
+        let before = workers.map(|worker| hops(&world, worker));
+        world.leave(workers[gone]);
+        world.until(|world| world.texts_of.is_some());
+        assert_eq!(hops(&world, workers[1 - gone]), before[1 - gone]);
+        assert_eq!(hops(&world, spare), before[gone]);
+    }
+}
+
+#[test]
 fn an_answer_that_nobody_asked_for_is_refused() {
     let wrong: [fn(&mut Traversal); 3] = [|of| of.hop = 1, |of| of.number += 1, |of| of.hop = 7];
     for change in wrong {

@@ -9,6 +9,9 @@ use engine::{device::Device, profile};
 use protocol::spec::{ModelSpec, RunSpec};
 use testkit::fixtures;
 
+/// As `cohort work` does.
+const KEPT: u32 = 1 << 30;
+
 /// The value after `--name`, or `default`.
 fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
     let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
@@ -16,8 +19,7 @@ fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // As `cohort work` does.
-    engine::heap::keep_for_next_step();
+    engine::heap::keep_freed(KEPT);
     let name: String = option("--device", "cpu".into());
     let device = match name.as_str() {
         "cpu" => Device::Cpu,

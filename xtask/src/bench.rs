@@ -81,15 +81,16 @@ pub fn serving(workspace: &Workspace) -> Result<()> {
 
 fn links_table(rows: &[Value]) -> String {
     let mut lines = vec![
-        "| there and back | texts at a time | drafts | tokens/s | first token | traversals | bytes a token |"
+        "| there and back | text | texts at a time | drafts | tokens/s | first token | traversals | bytes a token |"
             .to_owned(),
-        "|---:|---:|---:|---:|---:|---:|---:|".to_owned(),
+        "|---:|---|---:|---:|---:|---:|---:|---:|".to_owned(),
     ];
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or(f64::NAN);
     for row in rows.iter().filter(|row| row["what"] == "texts over links") {
         lines.push(format!(
-            "| {:.0} ms | {} | {} | {:.1} | {:.2} s | {} | {:.0} |",
+            "| {:.0} ms | {} | {} | {} | {:.1} | {:.2} s | {} | {:.0} |",
             1e3 * number(row, "round_trip_seconds"),
+            row["text"].as_str().unwrap_or("?"),
             row["texts"],
             row["drafts"],
             number(row, "tokens_per_second"),

@@ -215,6 +215,8 @@ pub struct Pipeline {
     /// The last discard of work, for people.
     last_discard: Option<String>,
     texts: serving::Texts,
+    /// The last plan that has ended before its time.
+    served: Option<Plan>,
 }
 
 /// A run of pipeline mode.
@@ -251,6 +253,7 @@ impl PipelineRun {
             balance: None,
             last_discard: None,
             texts: serving::Texts::default(),
+            served: None,
         };
         Run::with(settings, false, curve, pipeline)
     }

@@ -111,9 +111,32 @@ impl Pipeline {
         false
     }
 
+    /// The last plan with others in the place of those that have gone, in a run that only writes texts: whoever stays has
+    /// its weights already. None where too few fit.
+    fn same_cut(&self, run: &RunSpec, measured: &[plan::Measured]) -> Option<Plan> {
+        let mut plan = self.served.clone().filter(|_| !run.trains)?;
+        let held = plan.workers();
+        let mut free: Vec<_> = measured.iter().filter(|one| !held.contains(&one.worker)).collect();
+        for stage in &mut plan.stages {
+            if measured.iter().any(|one| one.worker == stage.worker) {
+                continue;
+            }
+            let fits = |one: &&plan::Measured| one.memory_bytes == 0 || one.memory_bytes >= stage.memory_bytes;
+            let next = free.remove(free.iter().position(fits)?).worker;
+            for holder in plan.holders.iter_mut().filter(|holder| **holder == stage.worker) {
+                *holder = next;
+            }
+            stage.worker = next;
+        }
+        Some(plan)
+    }
+
     /// The plan to begin with. A token visits one stage after the other, so a run that only writes texts has as few as hold
     /// the model.
     fn first_plan(&self, run: &RunSpec, measured: &[plan::Measured]) -> Result<Plan, plan::PlanError> {
+        if let Some(plan) = self.same_cut(run, measured) {
+            return Ok(plan);
+        }
         let of = |stages| plan::make(run, stages, measured);
         let fewest = || (1..=measured.len() as u32).find_map(|count| of(Stages::Exactly(count)).ok());
         match (run.trains, self.stages) {
@@ -239,6 +262,7 @@ impl Pipeline {
     /// Ends the plan; the next one goes back to the last snapshot. The workers of this one are free.
     pub(super) fn discard_plan(&mut self, turn: &mut Turn<'_, Action>, why: String) {
         let Some(former) = self.in_force.take() else { return };
+        self.served = Some(former.plan.clone());
         self.try_again = true;
         self.last_discard = Some(why.clone());
         turn.record(Record::StepDiscarded { epoch: self.epoch, step: self.steps_done, why });

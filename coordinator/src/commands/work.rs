@@ -3,6 +3,9 @@
 use clap::ValueEnum;
 use protocol::spec::Backend;
 
+/// More than the buffers of a training step: the process does nothing else.
+const KEPT: u32 = 1 << 30;
+
 /// What the command line says.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -43,7 +46,7 @@ impl From<BackendChoice> for Backend {
 
 pub(super) fn command(arguments: Arguments) -> anyhow::Result<()> {
     super::log(arguments.log_json);
-    engine::heap::keep_for_next_step();
+    engine::heap::keep_freed(KEPT);
     native_worker::work(native_worker::Options {
         url: arguments.url,
         authority: arguments.authority,

@@ -58,10 +58,14 @@ pub(super) struct Arguments {
     log_json: bool,
 }
 
+/// Some large frames in each arena; what a burst of downloads took is given back.
+const KEPT: u32 = 64 << 20;
+
 pub(super) fn command(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { run, listen, host, data_dir, resume, start_with, exit_when_over, log_json, .. } =
         arguments;
     super::log(*log_json);
+    engine::heap::keep_freed(KEPT);
     let config = load(run.as_deref())?;
     let options = Options {
         listen: *listen,
