@@ -121,7 +121,8 @@ impl Pipeline {
             if measured.iter().any(|one| one.worker == stage.worker) {
                 continue;
             }
-            let fits = |one: &&plan::Measured| one.memory_bytes == 0 || one.memory_bytes >= stage.memory_bytes;
+            let fits =
+                |one: &&plan::Measured| one.memory_bytes == 0 || one.memory_bytes >= stage.memory_bytes;
             let next = free.remove(free.iter().position(fits)?).worker;
             for holder in plan.holders.iter_mut().filter(|holder| **holder == stage.worker) {
                 *holder = next;
