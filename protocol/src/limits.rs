@@ -30,9 +30,11 @@ pub const VALIDATION_BATCHES: u64 = 1 << 20;
 /// Draws of noise in one evaluation.
 pub const DRAWS: u64 = 1000;
 /// Texts that are written at a time.
-pub const TEXTS: usize = 256;
+pub const TEXTS: usize = 128;
 /// Rows of logits that are read in one traversal.
 pub const READ_ROWS: usize = 512;
+/// Of one text's, rows that say how likely known tokens were.
+pub const SCORED_ROWS: usize = 64;
 /// Likeliest tokens that are told with one.
 pub const LIKELIEST: usize = 5;
 /// Tokens of one text.

@@ -50,7 +50,7 @@ fn refused<M: FrameHeader + Debug>(message: &M, payload: &[u8]) -> FrameError {
 fn the_layout_is_as_documented() {
     let (tensor, payload) = encode_floats(&[1.0, -2.0], &[1, 2], Encoding::F32).unwrap();
     let bytes = frame::encode(&activation(tensor.clone()), &payload).unwrap();
-    assert_eq!(bytes[0], 2);
+    assert_eq!(bytes[0], 3);
     let header = u32::from_le_bytes(bytes[1..5].try_into().unwrap()) as usize;
     assert_eq!(&bytes[5 + header..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
     // Relayed, Activation; epoch 3, step 7, pass Train of micro-batch 2, hop 1; encoding F32, rank 2, 1x2, 8 bytes.
@@ -61,10 +61,10 @@ fn the_layout_is_as_documented() {
     assert!(bytes.as_ptr_range().contains(&frame.payload.as_ptr()), "the payload is borrowed");
 
     // Up, its fourth message.
-    assert_eq!(frame::encode(&up(Heartbeat {}), &[]).unwrap(), [2, 2, 0, 0, 0, 1, 3]);
+    assert_eq!(frame::encode(&up(Heartbeat {}), &[]).unwrap(), [3, 2, 0, 0, 0, 1, 3]);
     // Down, its fourteenth message: round 5, block 1, accepted.
     let outcome = DeltaOutcome { round: 5, block: 1, refused: None };
-    assert_eq!(frame::encode(&down(outcome), &[]).unwrap(), [2, 5, 0, 0, 0, 1, 13, 5, 1, 0]);
+    assert_eq!(frame::encode(&down(outcome), &[]).unwrap(), [3, 5, 0, 0, 0, 1, 15, 5, 1, 0]);
 }
 
 #[test]
@@ -80,18 +80,18 @@ fn every_way_of_being_cut_has_its_name() {
     assert_eq!(part(5), ("header", 5));
     assert_eq!(part(8), ("header", 8));
     // The header itself may stop short within its declared length.
-    assert!(matches!(decode(&[2, 3, 0, 0, 0, 1, 6, 0x80]), Err(FrameError::Header(_))));
-    assert!(matches!(decode(&[2, 1, 0, 0, 0, 1]), Err(FrameError::Header(_))));
-    assert!(matches!(decode(&[2, 0, 0, 0, 0]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[3, 3, 0, 0, 0, 1, 6, 0x80]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[3, 1, 0, 0, 0, 1]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[3, 0, 0, 0, 0]), Err(FrameError::Header(_))));
     // A way and a message nobody knows.
-    assert!(matches!(decode(&[2, 2, 0, 0, 0, 2, 0]), Err(FrameError::Header(_))));
-    assert!(matches!(decode(&[2, 2, 0, 0, 0, 1, 0x7f]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[3, 2, 0, 0, 0, 2, 0]), Err(FrameError::Header(_))));
+    assert!(matches!(decode(&[3, 2, 0, 0, 0, 1, 0x7f]), Err(FrameError::Header(_))));
 }
 
 #[test]
 fn the_version_comes_before_everything_else() {
-    assert_eq!(VERSION, 2);
-    assert_eq!(decode(&[3]), Err(FrameError::Version { theirs: 3 }));
+    assert_eq!(VERSION, 3);
+    assert_eq!(decode(&[4]), Err(FrameError::Version { theirs: 4 }));
     // A heartbeat of version 1.
     assert_eq!(decode(&[1, 1, 0, 0, 0, 6]), Err(FrameError::Version { theirs: 1 }));
     let error = FrameError::Version { theirs: 0 };
@@ -301,6 +301,30 @@ fn the_longest_messages_fit_into_a_header() {
     let task = EvaluationTask { round: 1 << 53, batch, blocks, table, seed: u64::MAX, draws: 1000 };
     let evaluate = header_bytes(&down(Evaluate { task, windows }), &payload);
     assert!((32 * limits::BLOBS..=HEADER_BYTES).contains(&evaluate), "{evaluate}");
+
+    let (ids, likeliest) = (vec![u32::MAX; limits::SCORED_ROWS], limits::LIKELIEST as u32);
+    let reading = ReadRows {
+        scored: ids,
+        choices: limits::READ_ROWS as u32,
+        first: 1 << 53,
+        temperature: 1e6,
+        top_k: u32::MAX,
+        top_p: 1.0,
+        seed: u64::MAX,
+        likeliest,
+    };
+    let [positions, keep, rows] = [limits::POSITIONS as u32; 3];
+    let text = TextRows { text: 1 << 53, positions, keep, rows, reading };
+    let of = Traversal { epoch: 1 << 53, number: 1 << 53, hop: limits::HOPS as u32 };
+    let (tensor, none) = encode_tokens(&[], &[0]).unwrap();
+    let decode = Decode { of, texts: vec![text; limits::TEXTS], rows: tensor.clone() };
+    let decode = header_bytes(&down(decode), &none);
+    assert!((5 * limits::SCORED_ROWS * limits::TEXTS..=HEADER_BYTES).contains(&decode), "{decode}");
+    let likeliest = vec![(u32::MAX, -1e20); limits::LIKELIEST];
+    let token = ReadToken { id: u32::MAX, log_probability: -1e20, likeliest };
+    let decoded = Decoded { of, seconds: 1e7, tokens: vec![token; limits::READ_ROWS], rows: tensor };
+    let decoded = header_bytes(&up(decoded), &none);
+    assert!((64 * limits::READ_ROWS..=HEADER_BYTES).contains(&decoded), "{decoded}");
 
     let most = limits::HOPS as u32;
     let part = Part { embedding: true, first_layer: most, end_layer: most, head: true };

@@ -112,8 +112,11 @@ impl TextCaches {
         let positions =
             others.map(|(_, cache)| cache.positions() as u64).sum::<u64>() + u64::from(text.positions);
         let needed = Cache::bytes(model, &model.whole(), 1).saturating_mul(positions);
-        if needed > self.allowed {
-            return Err(TaskError::NoRoom { needed, allowed: self.allowed });
+        // One text more: a sample of the coordinator's own waits for no room.
+        let sample = Cache::bytes(model, &model.whole(), model.positions as usize);
+        let allowed = self.allowed.saturating_add(sample);
+        if needed > allowed {
+            return Err(TaskError::NoRoom { needed, allowed });
         }
         Ok(stage.open_cache(hop, text.positions as usize)?)
     }

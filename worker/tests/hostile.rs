@@ -168,7 +168,7 @@ fn say() -> impl Strategy<Value = Say> {
 }
 
 /// Messages of [`message`].
-const KINDS: u8 = 18;
+const KINDS: u8 = 21;
 
 /// The message of a kind with its payload; every message that a worker can get is among them.
 fn message(say: &Say, run: &RunSpec, world: &World) -> (ToWorker, Vec<u8>) {
@@ -275,7 +275,29 @@ fn message(say: &Say, run: &RunSpec, world: &World) -> (ToWorker, Vec<u8>) {
             let (windows, payload) = ids(&[n + u32::from(d == 5), t + 1], 0, run);
             (Evaluate { task, windows }.into(), payload)
         }
-        16 => {
+        16 => (CloseTexts { epoch: small_a, texts: vec![u64::from(b), u64::from(c)] }.into(), none),
+        17 | 18 => {
+            let text = |number: u32| TextRows {
+                text: u64::from(number),
+                positions: b.min(1 << 24),
+                keep: if flag { 0 } else { c.min(1 << 24) },
+                rows: d.min(1 << 24),
+                reading: ReadRows {
+                    scored: vec![c; a.min(3) as usize],
+                    choices: b.min(500),
+                    first: small_a,
+                    temperature: f64::from(c.min(1000)),
+                    top_k: d,
+                    top_p: if flag { 1.0 } else { 0.0 },
+                    seed: 1,
+                    likeliest: a.min(5),
+                },
+            };
+            let of = Traversal { epoch: small_a, number: u64::from(b), hop: c % 4 };
+            let (rows, payload) = ids(&[d.saturating_mul(2).min(2000) + u32::from(c == 5)], a % 7, run);
+            (Decode { of, texts: vec![text(a), text(b)], rows }.into(), payload)
+        }
+        19 => {
             let (frame, payload) = float_frame();
             return (Relayed::from(Activation(frame)).into(), payload);
         }
@@ -313,9 +335,14 @@ proptest! {
     fn every_message_in_any_order_ends_the_session_or_does_not(
         says in vec(say(), 0..30),
         block_mode in any::<bool>(),
+        trains in any::<bool>(),
         measured in prop::bool::weighted(0.9),
     ) {
-        let run = if block_mode { fixtures::block_run() } else { fixtures::run() };
+        let run = if block_mode {
+            fixtures::block_run()
+        } else {
+            RunSpec { trains, cache_bytes: 1 << 20, ..fixtures::run() }
+        };
         let played = play(async move |world| {
             // A few connections, then nobody listens any more.
             world.coordinator.dials([Dial::Accept; 3]);

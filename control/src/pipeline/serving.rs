@@ -15,7 +15,8 @@ use std::{
 };
 
 use protocol::{
-    message::{Decoded, Traversal},
+    limits,
+    message::{CloseTexts, Decoded, Traversal},
     refusal::Refusal,
     view::Phase,
     worker_id::WorkerId,
@@ -65,8 +66,9 @@ impl Pipeline {
     pub(super) fn texts_ended(&self, turn: &mut Turn<'_, Action>, texts: &[u64]) {
         let Some(in_force) = &self.in_force else { return };
         for worker in in_force.plan.workers() {
-            let texts = texts.to_vec();
-            turn.send(worker, protocol::message::CloseTexts { epoch: self.epoch, texts });
+            for texts in texts.chunks(limits::TEXTS) {
+                turn.send(worker, CloseTexts { epoch: self.epoch, texts: texts.to_vec() });
+            }
         }
     }
 

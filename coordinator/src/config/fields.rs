@@ -197,7 +197,7 @@ section! {
         open: bool = true => Flag;
         /// Tokens that one text may have at most.
         most_tokens: u32 = 256 => Whole(1..=16_384);
-        /// Texts that are written at a time, in one batch.
+        /// Texts that are written at a time, in one batch; by workers at most 128.
         at_once: u32 = 8 => Whole(1..=256);
         /// Texts that may wait for their turn. More are refused, with the time after which to ask again.
         waiting: u32 = 100 => Whole(0..=10_000);

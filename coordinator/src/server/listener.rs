@@ -30,7 +30,8 @@ use super::{
 };
 use crate::address::{Address, may_be_proxy};
 
-/// Time for the whole head of a request; a connection that is kept open without one ends after it too.
+/// Time for the first byte, and then for the whole head of a request; a connection that is kept open without one ends after
+/// it too.
 const HEAD: Duration = Duration::from_secs(20);
 /// Bytes that the head of a request may take.
 const HEAD_BYTES: usize = 32 << 10;
@@ -118,7 +119,8 @@ async fn connection(
     let place = Arc::new(Mutex::new(Some(idle.take(peer.address, give_way.clone()))));
     let token = give_way.clone();
     let accepted = tokio::select! {
-        accepted = answers.of(stream) => accepted,
+        // Who sends nothing costs a socket and a timer: what answers is made when there is something to answer.
+        accepted = async { first_byte(&stream).await?; answers.of(stream).await } => accepted,
         () = give_way.cancelled() => None,
     };
     let Some((stream, router)) = accepted else { return };
@@ -172,6 +174,11 @@ async fn connection(
         () = waiting.for_long(UNREAD) => tracing::debug!("a peer reads nothing of what it asked for"),
     }
     drop(permit);
+}
+
+/// Waits for something to read; None where nothing comes.
+async fn first_byte(stream: &TcpStream) -> Option<()> {
+    tokio::time::timeout(HEAD, stream.readable()).await.ok()?.ok()
 }
 
 /// What answering takes, in requests for a file of the page: as much again for each millisecond or so of computing.

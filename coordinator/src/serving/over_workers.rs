@@ -18,7 +18,7 @@ use super::traversals::{Outcome, Rows, Traversals};
 /// Time for which a step waits at most: then whoever wants no text any more can be looked for.
 const WAIT: Duration = Duration::from_millis(250);
 /// Rows of one text in one traversal, at most: while a long prompt is read, the others go on.
-pub(crate) const ROWS: usize = 64;
+pub(crate) const ROWS: usize = limits::SCORED_ROWS;
 
 /// Why texts cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -166,7 +166,7 @@ impl Writer {
                     let words = match asking {
                         Asking::Over => "the run has ended, and with it the texts that its devices write",
                         _ => {
-                            "no devices hold the model at the moment; it can be asked once enough have joined"
+                            "the model cannot be asked at the moment: too few devices hold it, or the run is paused"
                         }
                     };
                     self.desk.in_use(None, Some(words.into()));

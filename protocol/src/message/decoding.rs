@@ -65,7 +65,7 @@ checked_struct! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct ReadRows {
         /// The known tokens.
-        pub scored: Vec<u32> => list(limits::READ_ROWS, any),
+        pub scored: Vec<u32> => list(limits::SCORED_ROWS, any),
         /// Rows that choose.
         pub choices: u32 => at_most(limits::READ_ROWS as u64),
         /// Place, among the text's new tokens, of the first that is chosen: it has a random number of its own.
@@ -96,9 +96,9 @@ checked_struct! {
     }
 }
 
-/// Of f32 logits, with what rounding adds to certainty.
+/// Far less likely than logits of any sound model make a token, up to what rounding adds to certainty.
 fn log_probability() -> impl Fn(&f64) -> RuleResult {
-    within(-1e39, 1e-3)
+    within(-1e20, 1e-3)
 }
 
 checked_struct! {

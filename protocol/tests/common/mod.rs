@@ -597,7 +597,7 @@ fn text_rows() -> impl Strategy<Value = TextRows> {
 }
 
 fn read_token() -> impl Strategy<Value = ReadToken> {
-    let log = || real(-1e39, 1e-3);
+    let log = || real(-1e20, 1e-3);
     (any::<u32>(), log(), vec((any::<u32>(), log()), 0..=limits::LIKELIEST))
         .prop_map(|(id, log_probability, likeliest)| ReadToken { id, log_probability, likeliest })
 }

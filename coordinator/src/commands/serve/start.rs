@@ -281,7 +281,11 @@ fn serving(
     let settings = config.serving.clone();
     let most = Most {
         // Blocks write one text after the other.
-        at_once: if run.blocks.is_some() { 1 } else { settings.at_once as usize },
+        at_once: match (&run.blocks, settings.r#where) {
+            (Some(_), _) => 1,
+            (None, ServingPlace::Workers) => (settings.at_once as usize).min(limits::TEXTS),
+            (None, _) => settings.at_once as usize,
+        },
         waiting: settings.waiting as usize,
         bytes: settings.cache_bytes(),
     };

@@ -39,8 +39,8 @@ const REST: Duration = Duration::from_secs(2);
 /// Of the blob that nobody reads.
 const BLOB: usize = 1 << 20;
 
-/// A row for each attack.
-pub async fn measure(shape: &Shape) -> Result<Vec<Value>> {
+/// A row for each attack, or of one of them.
+pub async fn measure(shape: &Shape, only: Option<&str>) -> Result<Vec<Value>> {
     let coordinator = Coordinator::start(&shape.toml(), &[]).await?;
     let blob = store(&coordinator).await?;
     let mut route = Route::through_coordinator(&coordinator, shape).await?;
@@ -50,7 +50,7 @@ pub async fn measure(shape: &Shape) -> Result<Vec<Value>> {
     }
     let pace = PACE * median(&warm.bytes_per_second)?;
     let mut rows = Vec::new();
-    for (attack, what) in ATTACKS {
+    for (attack, what) in ATTACKS.into_iter().filter(|(attack, _)| only.is_none_or(|only| only == *attack)) {
         let row;
         (route, row) = one(route, shape, &coordinator, attack, what, blob, pace).await?;
         rows.push(row);

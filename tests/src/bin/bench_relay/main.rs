@@ -30,19 +30,19 @@ async fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         None => measure().await,
-        Some(FLOODS) => measure_floods().await,
+        Some(FLOODS) => measure_floods(arguments.get(1).map(String::as_str)).await,
         Some(ATTACKER) => attacker::attack(&arguments[1..]).await,
         Some(FORWARDER) => forwarder::serve().await,
         Some(other) => bail!("`{other}` is not known: start it without arguments to measure"),
     }
 }
 
-/// The argument with which only floods are measured.
+/// The argument with which only floods are measured, and with another only the one so called.
 const FLOODS: &str = "floods";
 
-async fn measure_floods() -> Result<()> {
+async fn measure_floods(only: Option<&str>) -> Result<()> {
     resources::ensure_files(idle::FILES)?;
-    floods::measure(&SHAPES[0]).await?.iter().for_each(print);
+    floods::measure(&SHAPES[0], only).await?.iter().for_each(print);
     Ok(())
 }
 
@@ -60,7 +60,7 @@ async fn measure() -> Result<()> {
         traffic::compare(ours, bare, shape).await?.iter().for_each(print);
     }
     print(&idle::measure().await?);
-    measure_floods().await
+    measure_floods(None).await
 }
 
 fn print(row: &Value) {
